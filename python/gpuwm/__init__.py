@@ -26,9 +26,12 @@ What programs call, in the order in which they come to need it:
     Pool, Queue              memory for tensors that pass between processes
     Blocks, Scratch          caches of blocks, and memory that processes use in turn
     handles                  a version's memory for processes without gpuwm
+    set_progress             who is told of what takes time: loads, waits, publishes
 
 All errors are subclasses of Error. gpuwm.builders, gpuwm.vllm and gpuwm.sglang are modules of
 their own, to be imported by name.
+
+What gpuwm did is logged to the logger "gpuwm" and those below it, at the level INFO.
 
 The import needs neither torch nor NumPy. Functions that make tensors of these packages import them.
 """
@@ -55,6 +58,7 @@ from ._handles import Handles, handles
 from ._mapping import Mapping
 from ._publish.publish import publish, share
 from ._save import save
+from ._shown.progress import Progress, set_progress
 from ._shown.tables import Listing
 from ._tensor import Bytes, Ref, Slice, Tensor
 from ._version import Version
@@ -191,6 +195,7 @@ __all__ = [
     "OwnerDied",
     "Pool",
     "PoolFull",
+    "Progress",
     "Queue",
     "Quota",
     "Ref",
@@ -224,6 +229,7 @@ __all__ = [
     "publish",
     "ref",
     "save",
+    "set_progress",
     "share",
     "transformers",
     "unwrap",

@@ -53,6 +53,8 @@ def attach(ref: str, *, copy: bool = False, **options: Unpack[MapOptions]) -> Ma
       this user, which another process holds and legacy CUDA IPC opens. It takes its bytes and a
       CUDA context once more, and dies with its holder and with gpuwmd: `Mapping.check` then raises
       Lost. There is no switch. It is for programs that can't take descriptors; see `gpuwm.handles`.
+    - progress: is told of a wait: a function that gets each gpuwm.Progress. None: what
+      `gpuwm.set_progress` says.
     - client: None: a client that the whole process shares.
 
     Raises NotFound, NoDevice (the message lists where the version is), TimedOut, Mismatch (it names

@@ -15,7 +15,10 @@ from . import errors
 from ._c import abi, lib, threads
 from ._c import events as _events
 from ._c.owner import Owner
+from ._shown import logs
+from ._shown.progress import Hook, Operation, Progress
 from ._shown.tables import Listing
+from ._shown.watch import watched
 
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = (ctypes.c_void_p,)
@@ -56,9 +59,20 @@ class Job(int):
     def __repr__(self) -> str:
         return f"<gpuwm.Job {self}: {self.what} {self.ref}>"
 
-    def wait(self, wait: float | None = math.inf) -> bool:
+    def wait(self, wait: float | None = math.inf, *, progress: Hook | None = None) -> bool:
         """Does what Client.wait_job does."""
-        return self.client.wait_job(self, wait)
+        return self.client.wait_job(self, wait, progress=progress)
+
+    def status(self) -> dict[str, Any]:
+        """The job's row of Client.jobs: its state, phases, notes and error."""
+        return self.client.jobs(self)[0]
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is now. It asks gpuwmd, as `status` does."""
+        row = self.status()
+        ended = {"done": "done", "failed": "failed", "cancelled": "failed"}.get(row["state"])
+        return Progress(self.what, self.ref, ended or row["phase"], row["done"], row["total"])
 
     def cancel(self) -> None:
         """Does what Client.cancel does."""
@@ -294,17 +308,31 @@ class Client:
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))
+        logs.client.info("job %d loads %s from %s", job.value, name, source)
         return Job(job.value, self, "load", name)
 
-    def wait_job(self, job: int, wait: float | None = math.inf) -> bool:
-        """Waits for the end of a job. wait: in seconds. None: not at all.
+    def wait_job(
+        self, job: int, wait: float | None = math.inf, *, progress: Hook | None = None
+    ) -> bool:
+        """Waits for the end of a job. wait: in seconds. None: not at all. progress: gets each
+        gpuwm.Progress; None: what `gpuwm.set_progress` says.
 
         Returns True if the job did all it should. Returns False if its version is ready, but its
         alias could not be moved, or the old version not retired: jobs(job) says why. Raises the
         job's error if it failed, TimedOut, Cancelled, NotFound, and Disconnected if gpuwmd ended
         with the job. Other calls of this client wait meanwhile; `await job` blocks nobody.
         """
-        return self._call("gpuwm_job_wait", _job(job), lib.milliseconds(wait, "wait")) == 0
+        number, wait_ms = _job(job), lib.milliseconds(wait, "wait")
+        owner, call = self._held(), self._library.gpuwm_job_wait
+        what, name = (job.what, job.ref) if isinstance(job, Job) else ("job", str(number))
+        with Operation(what, name, progress) as told:
+            result = watched(
+                lambda: lib.check(call(owner, number, wait_ms)),
+                told,
+                self,
+                lambda: lambda event: event.data["job"] == number,
+            )
+        return result == 0
 
     def cancel(self, job: int) -> None:
         """Cancels a job, and waits until it has ended, about 2 seconds at most. Raises NotFound if
@@ -348,6 +376,7 @@ class Client:
         kept = threads.wait_for(call)
         replaced = Replaced(lib.text(old.value))
         replaced.kept = kept
+        logs.client.info("%s@%s is %s now", model, alias, "gone" if to is None else to)
         return replaced
 
     def set_alias(self, model: str, alias: str, to: str, *, expect: str | None = None) -> Replaced:
@@ -420,6 +449,7 @@ class Client:
             self._call("gpuwm_retire_by_force", version, after_ms, wait_ms)
         else:
             self._call("gpuwm_retire", version, wait_ms)
+        logs.client.info("retired %s", ref)
 
     def remove(self, ref: str) -> None:
         """Removes a failed version from list(). gpuwmd does so by itself after a day. Raises an

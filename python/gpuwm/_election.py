@@ -8,18 +8,21 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _client as clients
 from . import _connection, errors
 from ._attach import attach
-from ._c import devices, lib, threads
+from ._c import devices, lib
 from ._c.handle import Handle
-from ._lease import attach_options
+from ._lease import attach_options, waited
 from ._mapping import Mapping as Attached
 from ._mode import ByMode, Mode, Wait, mode_of, wait_of
 from ._publish.making import Files
 from ._publish.publish import publish
+from ._shown.progress import Hook, Operation
+
+T = TypeVar("T")
 
 
 def obtain(
@@ -37,6 +40,7 @@ def obtain(
     ttl: float | None = None,
     keep_last: int | None = None,
     private: str | Sequence[str] = (),
+    progress: Hook | None = None,
     client: clients.Client | None = None,
 ) -> Attached:
     """Attaches to a version that is there, or makes it. Returns the mapping in any case.
@@ -53,6 +57,8 @@ def obtain(
     - owner: as in `attach` if another process made it, and for each switch of the mapping.
     - device, client: as in `attach` and `publish`.
     - alias, files, metadata, ttl, keep_last, private: as in `publish`, if it is made here.
+    - progress: is told of a wait, of the publish, and that `make` runs ("fill"): a function that
+      gets each gpuwm.Progress. None: what `gpuwm.set_progress` says.
 
     Raises all errors of `attach` and `publish`, and whatever `make` raises. Refused: this user has
     no right to publish into the model and so can't make it, or the version has another owner.
@@ -69,7 +75,15 @@ def obtain(
             "gpuwm.builder, gpuwm.build and gpuwm.share work without gpuwmd",
         )
     if chosen == "load":
-        return attach(ref, device=device, wait=wait, key=key, owner=owner, client=client)
+        return attach(
+            ref,
+            device=device,
+            wait=wait,
+            key=key,
+            owner=owner,
+            progress=progress,
+            client=client,
+        )
     make_it = functools.partial(
         publish,
         name=ref,
@@ -82,15 +96,25 @@ def obtain(
         ttl=ttl,
         keep_last=keep_last,
         private=private,
+        progress=progress,
     )
     if chosen == "save":
-        return make_it(make(), client=client)
+        return make_it(filled(ref, make, progress), client=client)
     # Calls on a client wait for each other, and those who wait must not hold up the builder.
     began = time.monotonic()
     client = _connection.given(client) or _connection.connect(timeout=wait)
     left = 0 if wait is None else lib.seconds_left(wait, began)
-    found = claim(client, ref, device, left, key, owner)
-    return elected(client, ref, lambda: make_it(make(), client=client)) if found is None else found
+    found = claim(client, ref, device, left, key, owner, progress)
+    if found is not None:
+        return found
+    return elected(client, ref, lambda: make_it(filled(ref, make, progress), client=client))
+
+
+def filled(ref: str, make: Callable[[], T], progress: Hook | None) -> T:
+    """Calls a function that makes what is to be published. How far it is, only it knows."""
+    with Operation("fill", ref, progress) as told:
+        told.tell("filling")
+        return make()
 
 
 def claim(
@@ -100,6 +124,7 @@ def claim(
     wait: float | None,
     key: lib.Key | None,
     owner: lib.Owner | None = None,
+    progress: Hook | None = None,
 ) -> Attached | None:
     """Attaches and returns the mapping. Returns None if this client is elected: it then publishes,
     or gives the claim up."""
@@ -119,7 +144,7 @@ def claim(
         return Attached(Handle(out.value or 0, client.socket, name))
 
     try:
-        return threads.wait_for(call)
+        return waited(call, name, client, options, progress)
     except BaseException:
         late.note("interrupted")
         raise

@@ -6,9 +6,10 @@ import contextlib
 import ctypes
 import errno
 import functools
+import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from . import errors
 from ._c import abi, devices, lib, threads
@@ -16,10 +17,15 @@ from ._c.handle import Handle, TensorInfo, infos_of
 from ._c.selection import Selection
 from ._client import Client
 from ._connection import connect, for_options
+from ._shown import logs
+from ._shown.progress import Hook, Operation, checked
+from ._shown.watch import Concerns, watched
 from ._version import Version, version_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+T = TypeVar("T")
 
 Writes = Literal["refused", "private"]
 Transport = Literal["fd", "cuda_ipc"]
@@ -38,6 +44,7 @@ class Options(TypedDict, total=False):
     owner: lib.Owner | None
     look: bool
     transport: Transport
+    progress: Hook | None
     client: Client | None
 
 
@@ -70,10 +77,48 @@ def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
         wanted.transport = transport_number(options["transport"])
     if options.get("address") is not None:
         wanted.announce = lib.maybe_text(options["address"], "address")
+    progress = checked(options.get("progress"))
     client = for_options(wanted, options.get("client"))
     if device is not None:
         wanted.device = lib.maybe_text(devices.resolve(device, client), "device")
-    return threads.wait_for(functools.partial(_take, client, ref, encoded, wanted, selection))
+    call = functools.partial(_take, client, ref, encoded, wanted, selection)
+    handle = waited(call, ref, client, wanted, progress)
+    if logs.attach.isEnabledFor(logging.INFO):
+        version = version_of(handle.version)
+        logs.attach.info("attached %s (%s) on %s", version, version.id, version.device)
+    return handle
+
+
+def waited(
+    call: Callable[[], T],
+    ref: str,
+    client: Client,
+    options: abi.AttachOptions,
+    progress: Hook | None = None,
+) -> T:
+    """Makes a call with these options, and tells of the wait that they ask for. progress: as of
+    attach."""
+    if options.wait_ms == 0:
+        return threads.wait_for(call)
+    with Operation("wait", ref, progress) as told:
+        return watched(call, told, client, functools.partial(_jobs_of, client.socket, ref))
+
+
+def _jobs_of(socket: str | None, ref: str) -> Concerns:
+    """What tells the jobs that make the version, or bring it back to its devices, by their
+    events."""
+    model, _, tag = ref.partition("@")
+    with connect(socket) as client:
+        listed = client.list(model) if tag else client.list()
+    ids = {each["version"] for each in listed["aliases"] if _is_alias(each, model, tag)}
+    for row in listed["versions"]:
+        if row["version"] in {*ids, ref}:
+            model, tag = row["model"], row["tag"]
+    return lambda event: (event.data["model"], event.data["tag"]) == (model, tag)
+
+
+def _is_alias(row: dict[str, Any], model: str, tag: str) -> bool:
+    return bool(row["model"] == model and row["alias"] == (tag or "current"))
 
 
 def transport_number(transport: str) -> int:
@@ -206,4 +251,4 @@ def _wait_for(client: Client, ref: str, options: abi.AttachOptions) -> None:
         with _handles(client, ref, options):
             pass
 
-    threads.wait_for(call)
+    waited(call, ref, client, options)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from . import errors
 from ._c import abi, lib
 from ._lease import wait_until_ready
+from ._shown import logs
 from ._tensors import Tensors
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def switch(
     if key is not None:
         options.key, options.key_count = lib.own_key_fields(key)
     copies = _copies(mapping, globs, "switch")
+    before = mapping.version
     try:
         with handle.use() as pointer:
             lib.check(handle.library.gpuwm_switch(pointer, name, ctypes.byref(options)))
@@ -82,7 +84,12 @@ def switch(
     handle.follows = ref
     _refresh(mapping, copies)
     _refresh_extra_states(mapping)
-    return mapping.version
+    return _switched(before, mapping.version)
+
+
+def _switched(before: Version, now: Version) -> Version:
+    logs.switch.info("switched from %s (%s) to %s (%s)", before, before.id, now, now.id)
+    return now
 
 
 def exchange(
@@ -122,8 +129,9 @@ def exchange(
     _exchange(handle, others, idle=idle, check=True)
     _check_unbound(mapping, other)
     copies = _copies(mapping, globs, "exchange")
+    before = mapping.version
     if check:
-        return mapping.version
+        return before
     try:
         _exchange(handle, others, idle=idle, check=False)
         handle.exchange(others)
@@ -132,7 +140,7 @@ def exchange(
         others.forget()
     _refresh(mapping, copies)
     _refresh_extra_states(mapping)
-    return mapping.version
+    return _switched(before, mapping.version)
 
 
 def _exchange(handle: Handle, others: Handle, *, idle: bool, check: bool) -> None:

@@ -24,6 +24,7 @@ from ._attach import attach_mapping
 from ._c import dtypes, lib
 from ._client import Client
 from ._mapping import Mapping
+from ._shown.progress import Hook
 
 try:
     import torch
@@ -73,6 +74,7 @@ def from_pretrained(
     wait: float | None = None,
     key: lib.Key | None = None,
     owner: lib.Owner | None = None,
+    progress: Hook | None = None,
     client: Client | None = None,
     strict: bool = True,
     share_buffers: bool | str | Sequence[str] = False,
@@ -87,7 +89,7 @@ def from_pretrained(
       it.
     - model_class: an Auto class, or the class of a model. None: the class that the config names.
     - dtype: "auto": the config's dtype, or the version's.
-    - device, rank, wait, key, owner, client: as in `gpuwm.attach`.
+    - device, rank, wait, key, owner, progress, client: as in `gpuwm.attach`.
     - share_buffers, private, guard: as in `Mapping.bind`.
     - strict: a buffer that the version lacks is an error. With strict=False it stays as `__init__`
       made it. A parameter that the version lacks is always an error.
@@ -108,7 +110,14 @@ def from_pretrained(
     mapping = ref
     if not isinstance(mapping, Mapping):
         mapping = attach_mapping(
-            mapping, device=device, rank=rank, wait=wait, key=key, owner=owner, client=client
+            mapping,
+            device=device,
+            rank=rank,
+            wait=wait,
+            key=key,
+            owner=owner,
+            progress=progress,
+            client=client,
         )
     found = _config(library, mapping, config)
     model = made_empty(

@@ -410,13 +410,6 @@ def test_submit(model: str) -> None:
     assert future.progress.phase == "done"
 
 
-def test_the_progress_of_a_publish(model: str) -> None:
-    told: list[tuple[int, int]] = []
-    tensors = {"a": torch.ones(4), "b": torch.ones(6)}
-    gpuwm.publish(tensors, f"{model}@v1", progress=lambda *both: told.append(both))
-    assert told == [(24, 40), (40, 40)] or told == [(16, 40), (40, 40)]
-
-
 def test_a_submitted_call_that_raises(model: str) -> None:
     def make(_: int) -> Any:
         raise ValueError("no disk")

@@ -164,14 +164,13 @@ def test_a_restart_during_the_publish_costs_no_build(monkeypatch: pytest.MonkeyP
         kills = itertools.count(1)
         publish = image.publish
 
-        def restarted(*arguments: Any, progress: Any, **options: Any) -> Any:
-            def told(done: int, total: int) -> None:
-                if next(kills) == 1:
+        def restarted(*arguments: Any, **options: Any) -> Any:
+            def told(how_far: gpuwm.Progress) -> None:
+                if how_far.phase == "copying" and next(kills) == 1:
                     started.kill()
                     started.start()
-                progress(done, total)
 
-            return publish(*arguments, progress=told, **options)
+            return publish(*arguments, **{**options, "progress": told})
 
         monkeypatch.setattr(image, "publish", restarted)
         assert build().tolist() == build().tolist() == [0, 1, 2, 3]

@@ -17,6 +17,7 @@ import gpuwm
 from gpuwm._publish import publish as publishing
 from gpuwm._publish.making import Making, Spec
 from gpuwm._publish.parts import Part
+from gpuwm._shown.progress import Operation
 from gpuwm._torch import guards
 
 pytestmark = by_torch
@@ -467,5 +468,5 @@ def test_every_device_finishes_before_bytes_are_read(monkeypatch: pytest.MonkeyP
         Part(Spec(f"t{at}", "U8", (1,)), device, lambda making, position: None)
         for at, device in enumerate(["cuda:1", "cpu", "cuda:0", "cuda:1"])
     ]
-    publishing._fill(making, parts, publishing._nobody)
+    publishing._fill(making, parts, Operation("publish", "t@v1"))
     assert sorted(waited) == ["cuda:0", "cuda:1"]

@@ -76,7 +76,7 @@ def test_an_error_is_raised_by_the_call_and_not_by_a_thread() -> None:
     client = gpuwm.connect()
     with pytest.raises(gpuwm.NotFound) as raised:
         gpuwm.attach("nothing@v1")
-    assert frames(raised.value) == ["attach", "take", "wait_for"]
+    assert frames(raised.value) == ["attach", "take", "waited", "wait_for"]
     with pytest.raises(gpuwm.Refused) as refused:
         client.clients()
     assert frames(refused.value) == ["clients", "_query", "_call", "wait_for"]

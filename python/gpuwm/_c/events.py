@@ -142,6 +142,10 @@ class Events:
         after = "" if self._after is None else f" after event {self._after}"
         return f"<gpuwm.Events{after}, {'closed' if self._closed else is_open}>"
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def open(self) -> Events:
         """Subscribes now. Raises Disconnected or Unreachable if gpuwmd did not come back in
         time."""

@@ -24,6 +24,8 @@ IN_CALL, IDLE = "gpuwm wait", "gpuwm idle"
 # A signal ends a wait that has begun. If a signal comes just before the wait, or to another thread,
 # the wait notices it after at most this time. A wait wakes up this often.
 UNSEEN_S = 0.5
+# How often a caller who watches looks: a bar that moves less often seems to stand.
+LOOK_S = 0.2
 
 
 class _Worker:
@@ -41,12 +43,14 @@ class _Worker:
         # A daemon thread: a wait whose result nobody needs does not keep the process alive.
         threading.Thread(target=_run, args=(self._calls,), name=IDLE, daemon=True).start()
 
-    def make(self, call: Callable[[], T]) -> _Answer[T]:
+    def make(self, call: Callable[[], T], look: Callable[[], object] | None) -> _Answer[T]:
         answer: queue.SimpleQueue[_Answer[T]] = queue.SimpleQueue()
         self._calls.put((self, call, answer.put))
         while True:
             with contextlib.suppress(queue.Empty):
-                return answer.get(timeout=UNSEEN_S)
+                return answer.get(timeout=UNSEEN_S if look is None else LOOK_S)
+            if look is not None:
+                look()
 
 
 _Answer = tuple[T, None] | tuple[None, BaseException]
@@ -73,18 +77,22 @@ _idle: list[_Worker] = []  # usually one; there are more if calls were interrupt
 os.register_at_fork(after_in_child=_idle.clear)
 
 
-def wait_for(call: Callable[[], T]) -> T:
+def wait_for(call: Callable[[], T], look: Callable[[], object] | None = None) -> T:
     """Makes `call()`, and handles signals while it waits. If a signal handler raises, the call goes
     on by itself and its result is dropped. Every call that gpuwmd answers can wait: for a restart,
-    for 30 seconds, or for as long as gpuwmd hangs."""
+    for 30 seconds, or for as long as gpuwmd hangs.
+
+    look: is called in this thread, every LOOK_S while the call waits. If it raises, the call goes
+    on by itself too."""
     # Only the main thread handles signals, and no other thread runs while Python ends.
-    if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not (is_main or look) or sys.is_finalizing():
         return call()
     try:
         worker = _idle.pop() if _idle else _Worker()
     except (RuntimeError, IndexError):  # a signal handler took the last idle worker
         return call()
-    result, error = worker.make(call)
+    result, error = worker.make(call, look)
     del worker  # the traceback would keep the worker alive
     if error is not None:
         try:
@@ -110,12 +118,18 @@ async def awaited(call: Callable[[], T]) -> T:
     """Makes `call()` for asyncio. If it is cancelled, the call goes on by itself and its result is
     dropped."""
     import asyncio
+
+    return await asyncio.wrap_future(begun(call))
+
+
+def begun(call: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Makes `call()` on a thread of its own."""
     import concurrent.futures
 
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
     future.set_running_or_notify_cancel()
     threading.Thread(target=_fulfil, args=(future, call), name=IN_CALL, daemon=True).start()
-    return await asyncio.wrap_future(future)
+    return future
 
 
 def _fulfil(future: concurrent.futures.Future[T], call: Callable[[], T]) -> None:

@@ -15,6 +15,8 @@ from .._c import devices, dtypes, lib
 from .._lease import wait_for_parts
 from .._mapping import Mapping as Attached
 from .._mode import is_local
+from .._shown import logs
+from .._shown.progress import Hook, Operation
 from .._version import Version
 from .making import FREED_BYTES, Files, Making, What, cached, files_of, metadata_of, options_of
 from .parts import Gathered, Part
@@ -47,7 +49,7 @@ class Options(TypedDict, total=False):
     join_uids: Sequence[int]
     join_gids: Sequence[int]
     announce: Callable[[str], object] | None
-    progress: Callable[[int, int], object] | None
+    progress: Hook | None
     client: clients.Client | None
 
 
@@ -135,8 +137,7 @@ def publish(
       stays. None: return when this part is committed, for a process that makes several parts in one
       thread. Then nobody knows yet whether the version will be ready, and it fails if the
       connection of `client`, which must be given, ends before all parts have begun.
-    - progress: called after each tensor, with the bytes that are in the version so far, and with
-      the bytes of all tensors.
+    - progress: gets a gpuwm.Progress after each tensor. None: what `gpuwm.set_progress` says.
     - client: None: a connection of its own.
 
     All parts return when the version is ready. If one fails, or ends before its commit, all fail.
@@ -162,7 +163,6 @@ def publish(
     device, client = options.get("device"), options.get("client")
     private, wait = options.get("private", ()), options.get("wait", math.inf)
     world, announce = options.get("world", 1), options.get("announce")
-    progress = options.get("progress")
     stored = _stored(options.get("dtype"), bind)
     gathered = gather(source, bind, _private_names(source, private) if bind else set(), stored)
     contents = files_of(options.get("files"))
@@ -171,8 +171,6 @@ def publish(
     contents |= gathered.files
     if announce is not None:
         lib.function(announce, "announce", "a function that is told the publish's id")
-    if progress is not None:
-        lib.function(progress, "progress", "a function that is told the bytes")
     texts = metadata_of(options.get("metadata"))
     what = What(
         name=name,
@@ -196,27 +194,31 @@ def publish(
             "parts have begun",
             "give a client that lives until then: client=gpuwm.connect()",
         )
+    told = Operation("publish", name, options.get("progress"))
     client = _connection.given(client) or _connection.connect()
     making = Making(client, what._replace(device=_device(gathered, device, bind, client)), specs)
     try:
-        if announce is not None:
-            announce(making.id)
-        making.metadata(texts)
-        for file, content in contents.items():
-            making.file(file, content)
-        with _outside_inference():
-            _fill(making, gathered.parts, progress or _nobody)
-        del gathered
-        if not bind:
-            version = making.commit()
-            if waits and version.world > 1:
-                assert wait is not None
-                wait_for_parts(version, client, wait)
-            return version
-        mapping = making.commit_attached()
+        with told:
+            if announce is not None:
+                announce(making.id)
+            making.metadata(texts)
+            for file, content in contents.items():
+                making.file(file, content)
+            with _outside_inference():
+                _fill(making, gathered.parts, told)
+            del gathered
+            told.tell("committing")
+            if not bind:
+                version = making.commit()
+                if waits and version.world > 1:
+                    assert wait is not None
+                    wait_for_parts(version, client, wait)
+                return _logged(version)
+            mapping = making.commit_attached()
     except BaseException as error:
         making.abort(f"{type(error).__name__}: {error}")
         raise
+    _logged(mapping.version)
     with _outside_inference():
         _bind(mapping, source, private)
     return mapping
@@ -290,11 +292,15 @@ def _device(gathered: Gathered, device: Any, bind: bool, client: clients.Client)
     return resolved or devices.HOST
 
 
-def _nobody(_done: int, _total: int) -> None:
-    """Is told of the progress if nobody asked for it."""
+def _logged(version: Version) -> Version:
+    logs.publish.info(
+        "published %s (%s) on %s: %d tensors, %d bytes",
+        *(version, version.id, version.device, version.tensors, version.nbytes),
+    )
+    return version
 
 
-def _fill(making: Making, parts: Sequence[Part], tell: Callable[[int, int], object]) -> None:
+def _fill(making: Making, parts: Sequence[Part], told: Operation) -> None:
     """Fills the memory in its own order, so that its segments are made one by one. A tied tensor
     moves with the one that has the bytes."""
     positions = {part.spec.name: position for position, part in enumerate(parts)}
@@ -322,7 +328,7 @@ def _fill(making: Making, parts: Sequence[Part], tell: Callable[[int, int], obje
                 move(making, each)
                 freed += part.spec.nbytes
         done += part.spec.nbytes
-        tell(done, total)
+        told.tell("copying", done, total)
 
 
 # ---- what it leaves ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from .._c import lib
 from .._mapping import Mapping as Attached
 from .._mode import ByMode, Mode, Wait, mode_of, wait_of
 from .._publish.making import Files
+from .._shown.progress import Hook
 from . import fit, init
 from .bind import bind
 from .places import modules_of, places
@@ -45,6 +46,7 @@ def build(
     metadata: Mapping[str, str] | None = None,
     ttl: float | None = None,
     keep_last: int | None = None,
+    progress: Hook | None = None,
     client: clients.Client | None = None,
     **options: Any,
 ) -> M:
@@ -60,7 +62,7 @@ def build(
       gives the model its values; processes that load then spend time on reading values that they
       don't use.
     - strict, share_buffers, private, guard: as in `bind`.
-    - wait, device, key, owner, alias, files, metadata, ttl, keep_last, client: as in
+    - wait, device, key, owner, alias, files, metadata, ttl, keep_last, progress, client: as in
       `gpuwm.obtain`.
     - options: further options of `gpuwm.attach`, only in mode load.
     """
@@ -79,7 +81,7 @@ def build(
         return made[0]
 
     if chosen == "local":
-        return filled()
+        return _election.filled(ref, filled, progress)
     if chosen == "load":
         from .._attach import attach
 
@@ -89,6 +91,7 @@ def build(
             wait=wait_of(wait, chosen),
             key=key,
             owner=owner,
+            progress=progress,
             client=client,
             **options,
         )
@@ -107,6 +110,7 @@ def build(
             ttl=ttl,
             keep_last=keep_last,
             private=private,
+            progress=progress,
             client=client,
             **options,
         )

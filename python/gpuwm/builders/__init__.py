@@ -13,8 +13,9 @@ from .. import _installation, _needs  # noqa: F401 (it raises where another proj
 
 _needs.torch("gpuwm.builder")
 
+from .._shown.progress import Progress  # noqa: E402
 from .decorator import Builder, builder  # noqa: E402
 from .entries import Entry  # noqa: E402
-from .submit import Build, Progress  # noqa: E402
+from .submit import Build  # noqa: E402
 
 __all__ = ["Build", "Builder", "Entry", "Progress", "builder"]

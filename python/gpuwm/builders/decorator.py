@@ -16,11 +16,12 @@ from .._attach import attach_mapping
 from .._c import lib
 from .._mapping import Mapping as Attached
 from .._mode import ByMode, Mode, Wait, is_local, mode_of, wait_of
+from .._shown.progress import Operation, Progress
 from . import entries, local, results
 from .keys import Key, Keying, model_of, slug
 from .options import Options, refuse
 from .results import Globs
-from .submit import Build, Progress, Tell, submitted
+from .submit import Build, Tell, submitted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,7 +136,9 @@ class Builder(Generic[P, R]):
         self.model = options.model or model_of(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        found: R = self._result(self._call(args, kwargs), _nobody)
+        call = self._call(args, kwargs)
+        with Operation("build", call.name) as told:
+            found: R = self._result(call, told)
         return found
 
     @overload
@@ -161,7 +164,12 @@ class Builder(Generic[P, R]):
         result when `submit` returns."""
         call = self._call(args, kwargs)
         context = contextvars.copy_context()
-        return submitted(lambda tell: context.run(self._result, call, tell))
+
+        def run(tell: Tell) -> Any:
+            with Operation("build", call.name, tell) as told:
+                return context.run(self._result, call, told)
+
+        return submitted(call.name, run)
 
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The name of the version that a call returns, "model@tag"."""
@@ -204,66 +212,74 @@ class Builder(Generic[P, R]):
             functools.partial(structure, *args, **kwargs) if structure else None,
         )
 
-    def _result(self, call: _Call, tell: Tell) -> Any:
+    def _result(self, call: _Call, told: Operation) -> Any:
         options = self._options
         if is_local(self._options.mode):
-            make = functools.partial(self._made, call, tell)
+            make = functools.partial(self._made, call, told)
             ttl = _endless(options.ttl)
             return local.obtained(self.model, call.key.tag, make, ttl, options.keep_last)
         mode = mode_of(options.mode, "auto")
         if mode == "save":
-            return self._built(call, self._shared(), tell, [])
-        tell(Progress("attaching"))
+            return self._built(call, self._shared(), told, [])
+        told.tell("attaching")
         wanted = self._wanted(call)
         wait = wait_of(options.wait, mode) if mode == "load" else None
         try:
-            found = attach_mapping(call.name, wait=wait, client=self._shared(), **wanted)
+            found = attach_mapping(
+                call.name,
+                wait=wait,
+                progress=_within(told, "attaching"),
+                client=self._shared(),
+                **wanted,
+            )
         except errors.Error as error:
             if mode == "load" or isinstance(error, _NO_ANSWER):
                 raise
             # Nobody has made it, somebody makes it, or whoever made it failed, with any error.
             found = None
         # Outside of the handler, so that errors of the function have no other error as a context.
-        return self._elected(call, wanted, tell) if found is None else self._attached(call, found)
+        return self._elected(call, wanted, told) if found is None else self._attached(call, found)
 
-    def _elected(self, call: _Call, wanted: dict[str, Any], tell: Tell) -> Any:
+    def _elected(self, call: _Call, wanted: dict[str, Any], told: Operation) -> Any:
         """Waits for whoever builds it, or is elected. gpuwmd keeps no publish over a restart: what
         was built is published a second time then."""
         self._refuse_recursion(call)
         made: list[Any] = []
         try:
-            return self._turn(call, wanted, tell, made)
+            return self._turn(call, wanted, told, made)
         except (errors.Cancelled, errors.Disconnected):
             if not made:  # the function's own error
                 raise
-        return self._turn(call, wanted, tell, made)
+        return self._turn(call, wanted, told, made)
 
-    def _turn(self, call: _Call, wanted: dict[str, Any], tell: Tell, made: list[Any]) -> Any:
+    def _turn(self, call: _Call, wanted: dict[str, Any], told: Operation, made: list[Any]) -> Any:
         """Calls on a client wait for each other: this takes a client of its own. made: gets what
         was built; if it has that already, the function is not called again."""
-        tell(Progress("waiting"))
+        told.tell("waiting")
         client = _connection.connect(self._shared().socket)
         wait = wait_of(self._options.wait, "auto")
-        found = _election.claim(client, call.name, wait=wait, **wanted)
+        found = _election.claim(
+            client, call.name, wait=wait, progress=_within(told, "waiting"), **wanted
+        )
         if found is not None:
-            tell(Progress("attaching"))
+            told.tell("attaching")
             return self._attached(call, found)
-        return _election.elected(client, call.name, lambda: self._built(call, client, tell, made))
+        return _election.elected(client, call.name, lambda: self._built(call, client, told, made))
 
     def _attached(self, call: _Call, mapping: Attached) -> Any:
         options = self._options
         with results.ordinary_mode():
             return results.attached(mapping, call.structure, options.private, options.guard)
 
-    def _built(self, call: _Call, client: clients.Client, tell: Tell, made: list[Any]) -> Any:
-        value = made[0] if made else self._made(call, tell)
-        tell(Progress("publishing"))
+    def _built(self, call: _Call, client: clients.Client, told: Operation, made: list[Any]) -> Any:
+        value = made[0] if made else self._made(call, told)
+        told.tell("publishing")
         with results.ordinary_mode():
             made[:] = [results.without_inference(value)]
-            self._publish(made[0], call, client, tell)
+            self._publish(made[0], call, client, told)
         return made[0]
 
-    def _publish(self, value: Any, call: _Call, client: clients.Client, tell: Tell) -> None:
+    def _publish(self, value: Any, call: _Call, client: clients.Client, told: Operation) -> None:
         image.publish(
             results.holder(value),
             call.name,
@@ -276,13 +292,13 @@ class Builder(Generic[P, R]):
             ttl=_endless(self._options.ttl),
             keep_last=self._options.keep_last,
             device=self._options.device,
-            progress=lambda done, total: tell(Progress("publishing", done, total)),
+            progress=_within(told, "publishing"),
             client=client,
         )
 
-    def _made(self, call: _Call, tell: Tell) -> Any:
+    def _made(self, call: _Call, told: Operation) -> Any:
         self._refuse_recursion(call)
-        tell(Progress("building"))
+        told.tell("building")
         token = _building.set((*_building.get(), call.name))
         try:
             return results.checked(call.make())
@@ -360,5 +376,13 @@ def _endless(seconds: float | None) -> float:
     return math.inf if seconds is None else seconds
 
 
-def _nobody(_: Progress) -> None:
-    """Is told of the progress of a plain call."""
+def _within(told: Operation, phase: str) -> Callable[[Progress], None] | None:
+    """Tells how far a step of a build is. None: nobody wants to know."""
+    if not told.is_heard:
+        return None
+
+    def tell(progress: Progress) -> None:
+        if progress.total:
+            told.tell(phase, progress.done, progress.total)
+
+    return tell

@@ -7,9 +7,11 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
+
+from .._shown.progress import Progress
 
 T = TypeVar("T")
 
@@ -17,27 +19,23 @@ T = TypeVar("T")
 THREADS = 8
 
 
-class Progress(NamedTuple):
-    """phase: "queued" (for a thread), "waiting" (another process builds it), "building" (the
-    function runs), "publishing" (done of total bytes), "attaching" or "done"."""
-
-    phase: str
-    done: int = 0
-    total: int = 0
-
-
 Tell = Callable[[Progress], None]
 
 
 class Build(concurrent.futures.Future[T]):
-    """A call of a builder. progress: how far it is. `cancel` works as long as it is queued."""
+    """A call of a builder. `cancel` works as long as it is queued.
 
-    def __init__(self) -> None:
+    progress: how far it is. Its phases are "queued" (for a thread), "waiting" (another process
+    builds it), "building" (the function runs), "publishing" (done of total bytes), "attaching",
+    "done" and "failed".
+    """
+
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self.progress = Progress("queued")
+        self.progress = Progress("build", name, "queued")
 
     def __repr__(self) -> str:
-        return f"<gpuwm.builders.Build: {self.progress.phase}>"
+        return f"<gpuwm.builders.Build {self.progress.name}: {self.progress.phase}>"
 
     def tell(self, progress: Progress) -> None:
         self.progress = progress
@@ -58,10 +56,11 @@ def _executor() -> concurrent.futures.ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_executor.cache_clear)
 
 
-def submitted(call: Callable[[Tell], T]) -> Build[T]:
+def submitted(name: str, call: Callable[[Tell], T]) -> Build[T]:
     """Runs the call on a thread, which has this thread's GPU. A call from such a thread runs there
-    at once: if all threads waited for calls in the queue, they would wait for ever."""
-    build: Build[T] = Build()
+    at once: if all threads waited for calls in the queue, they would wait for ever. name: of the
+    version that the call returns."""
+    build: Build[T] = Build(name)
     device = torch.cuda.current_device() if _has_cuda() else None
     if getattr(_here, "is_ours", False):
         _run(build, call, device)
@@ -85,5 +84,4 @@ def _run(build: Build[Any], call: Callable[[Tell], Any], device: int | None) -> 
     except BaseException as error:
         build.set_exception(error)
         return
-    build.tell(Progress("done"))
     build.set_result(result)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +12,6 @@ from .. import errors
 from . import checkpoint
 
 ANSWER_SECONDS_MAX = 10.0  # huggingface_hub waits as long for a file's headers
-
-_log = logging.getLogger(__name__)
 
 
 def files(
@@ -41,7 +39,11 @@ def files(
             raise errors.NotFound(f"{repo} has no revision {revision}: {error}") from error
         except Exception as error:  # the hub's HTTP library raises it, and differs by release
             why = f"{type(error).__name__}: {error}"
-            _log.warning("the Hugging Face hub did not list %s, its cache counts: %s", repo, why)
+            warnings.warn(
+                f"the Hugging Face hub did not list {repo}, its cache counts: {why}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
     folder = _snapshot(repo, revision or "main", cache or constants.HF_HUB_CACHE)
     if folder is None:
         raise errors.NotFound(

@@ -32,7 +32,7 @@ from ..engines.clock import Clock
 from .calls import Ranks, as_gpuwm_errors
 from .targets import FINISH, KEEP, Answers, Target, target_of
 
-log = logging.getLogger("gpuwm")
+log = logging.getLogger("vllm.gpuwm")
 PREPARE_S = 120.0  # to map a version and read it once takes seconds, even on a busy host
 COMMIT_S = 30.0  # an exchange takes milliseconds, and waits for the device
 DRAIN_S = 600.0  # longer than most answers; together with the others it is below moving.STALE_S

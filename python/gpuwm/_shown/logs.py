@@ -1,0 +1,12 @@
+"""The package's loggers. They are silent unless the program asks. INFO: what the package did."""
+
+from __future__ import annotations
+
+import logging
+
+logging.getLogger("gpuwm").addHandler(logging.NullHandler())
+
+attach = logging.getLogger("gpuwm.attach")
+client = logging.getLogger("gpuwm.client")
+publish = logging.getLogger("gpuwm.publish")
+switch = logging.getLogger("gpuwm.switch")
