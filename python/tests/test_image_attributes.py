@@ -523,10 +523,27 @@ def test_a_builder_keeps_attributes_in_inference_mode(kind: Any) -> None:
         assert isinstance(weight, kind)
 
 
-def test_how_a_module_is_printed_is_not_recorded() -> None:
+@pytest.mark.parametrize("name", ["extra_repr", "_get_name", "__repr__", "_repr_html_"])
+@pytest.mark.parametrize("makes", [types.MethodType, functools.partial])
+def test_how_an_object_is_printed_is_not_recorded(name: str, makes: Any) -> None:
     """torchao sets extra_repr on each module that it quantises."""
     model: Any = nn.Linear(2, 2)
-    model.extra_repr = types.MethodType(repr, model)
+    setattr(model, name, makes(repr, model))
     fresh = nn.Linear(2, 2)
     installed(model, fresh)
-    assert "extra_repr" not in vars(fresh)
+    assert name not in vars(fresh)
+    setattr(fresh, name, makes(str, fresh))
+    gpuwm.image.install(fresh, gpuwm.mapping_of(model))
+    assert name in vars(fresh)
+
+
+def test_other_functions_of_a_module_are_compared() -> None:
+    """And a value with such a name is a value."""
+    model: Any = nn.Linear(2, 2)
+    model.extra_repr, model.scales = "in int8", types.MethodType(repr, model)
+    fresh: Any = nn.Linear(2, 2)
+    with pytest.raises(gpuwm.BindError, match="scales is a builtins.method in the version"):
+        installed(model, fresh)
+    fresh.scales = types.MethodType(repr, fresh)
+    installed(model, fresh)
+    assert fresh.extra_repr == "in int8"

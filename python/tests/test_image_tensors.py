@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import image_models
 import pytest
 import torch
 from conftest import DEVICE, by_torch
@@ -221,9 +222,13 @@ def test_a_context_that_is_no_plain_data_is_the_fresh_modules() -> None:
         pass
 
     fresh: Any = Holder(weight=halves(Number(3)))
-    installed(Holder(weight=halves(Number(3))), fresh)
+    told = r"context of these tensors is no plain data(.|\n)*  weight: a .*Halves$"
+    with pytest.warns(UserWarning, match=told) as caught:
+        installed(Holder(weight=halves(Number(3))), fresh)
+    assert caught[0].filename == image_models.__file__  # which calls publish
     assert type(fresh.weight.factor) is Number
-    with pytest.raises(gpuwm.BindError, match=r"context: weight is a .*Halves.*no plain data"):
+    refused = pytest.raises(gpuwm.BindError, match=r"context: weight is a .*Halves.*no plain data")
+    with refused, pytest.warns(UserWarning, match=told):
         installed(Holder(weight=halves(Number(3))), Holder(weight=None))
 
 

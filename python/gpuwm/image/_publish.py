@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from .._publish.publish import publish as publish_tensors
 from .._torch import guards, init, registry
 from .._torch.bind import Globs, chosen
 from .._torch.places import Place, modules_of, places
-from . import hanging, record, shells
+from . import hanging, record, shells, values
 from .graph import Graph, Leaf, plain_class
 from .postprocess import own_calls
 from .slots import step
@@ -93,6 +94,7 @@ def publish(
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
         _refuse(graph, taken, storages, makeable)
+        _warn_of_contexts(graph)
         contents[record.FILE] = record.written(graph, storages)
         options["files"] = contents
         if options.get("device") is None:
@@ -122,6 +124,20 @@ def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> 
     if not storages.stored:
         raise errors.Invalid(
             "there are no tensors with elements in it", "publish a module that has some"
+        )
+
+
+def _warn_of_contexts(graph: Graph) -> None:
+    """What the record lacks, only the process that installs the image would learn of."""
+    found = [leaf for leaf in graph.leaves if leaf.context is values.NOT_PLAIN]
+    if found:
+        warnings.warn(
+            "the context of these tensors is no plain data, and not in the image. gpuwm.image."
+            "install needs a module that has a tensor of the same class there, whose context it "
+            "uses; gpuwm.image.module can't make one:\n  "
+            + "\n  ".join(f"{leaf.name}: a {leaf.said}" for leaf in found),
+            UserWarning,
+            stacklevel=3,  # the line that calls publish
         )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import fnmatch
 import functools
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import torch
@@ -33,10 +33,16 @@ CALL = "call"  # what a bound method or a partial calls, and its arguments
 NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # these share one name space
 
 # What torch keeps in a module for itself. Hooks belong to the caller, and are not recorded.
-# `extra_repr` says how the module is printed: torchao sets it on each module that it quantises.
 INTERNAL = frozenset(
     name for name in nn.Module().__dict__ if name.startswith("_") or name == "call_super_init"
-) | {"_compiled_call_impl", "_flat_weight_refs", "extra_repr"}
+) | {"_compiled_call_impl", "_flat_weight_refs"}
+
+# What torch, Python and notebooks call to show an object. If a function of such a name was set on
+# one object, it changes how that object is printed, and nothing that it computes.
+DISPLAY = frozenset(
+    ("extra_repr", "_get_name", "__repr__", "__str__", "_repr_html_", "_repr_mimebundle_")
+)
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 
 # Objects of these classes are not looked into: they are means of the process, and not the model's
 # state. Each is the name of a class, or of one that it derives from, with its module.
@@ -194,8 +200,12 @@ def _of_method(method: types.MethodType) -> list[Slot]:
     return [Slot(CALL, "__self__", method.__self__), Slot(CALL, "__func__", method.__func__)]
 
 
-def _attributes(named: dict[str, Any]) -> list[Slot]:
-    return [Slot(ATTRIBUTE, key, named[key]) for key in sorted(named, key=str)]
+def _attributes(named: dict[str, Any], internal: Set[str] = frozenset()) -> list[Slot]:
+    return [
+        Slot(ATTRIBUTE, key, named[key])
+        for key in sorted(named.keys() - internal, key=str)
+        if key not in DISPLAY or not isinstance(named[key], _FUNCTIONS)
+    ]
 
 
 def _of_module(module: nn.Module) -> list[Slot]:
@@ -207,7 +217,7 @@ def _of_module(module: nn.Module) -> list[Slot]:
             for key, buffer in module._buffers.items()
         ],
         *[Slot(MODULE, key, child) for key, child in module._modules.items()],
-        *[Slot(ATTRIBUTE, key, named[key]) for key in sorted(named.keys() - INTERNAL)],
+        *_attributes(named, INTERNAL),
     ]
 
 
