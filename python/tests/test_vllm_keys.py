@@ -345,6 +345,25 @@ def test_a_difference_names_both_values_and_the_option() -> None:
     assert "--dtype" in caught.value.detail
 
 
+def test_another_checkpoint_is_called_so() -> None:
+    metadata = {"key.identity.weights": "b" * 64, "vllm.maker": '{"model": "/models/tuned"}'}
+    with pytest.raises(gpuwm.Mismatch) as caught:
+        differences.compare("llama@prod", metadata, IDENTITY)
+    assert caught.value.message == (
+        "llama@prod was made from another checkpoint than this engine loads, from /models/tuned: "
+        f'in identity.weights, this engine has "{"a" * 64}", the version "{"b" * 64}"'
+    )
+    assert caught.value.detail.startswith("start the engine with the version's checkpoint")
+    assert 'or with "mode": "load"' in caught.value.detail
+
+
+@pytest.mark.parametrize("maker", ["no JSON", "{}", "[]", None])
+def test_a_version_may_not_say_where_it_came_from(maker: str | None) -> None:
+    metadata = {"key.identity.weights": "b"} | ({} if maker is None else {"vllm.maker": maker})
+    with pytest.raises(gpuwm.Mismatch, match="than this engine loads: in identity.weights"):
+        differences.compare("llama@prod", metadata, IDENTITY)
+
+
 def test_a_difference_inside_a_configuration_is_named_by_its_entry() -> None:
     own = vllm_config(), model_config({"rope": {"theta": 1e4, "kind": "x"}})
     metadata = stored(vllm_config(), model_config({"rope": {"theta": 1e6, "kind": "x"}}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import operator
@@ -10,11 +11,13 @@ from typing import Any
 
 from .. import errors
 from . import texts
+from .identity import PREFIX
 
 VALUES_NAMED = 5  # how many of the values that an installation changed are named
 ENTRIES_NAMED = 8  # how many entries of a configuration that differs are named
 
 KEY = "key."  # the prefix of a key's fields in the metadata
+MAKER = ".maker"  # the end of the name of the metadata that says who made a version
 
 
 def compare(
@@ -39,7 +42,10 @@ def compare(
         has = metadata.get(KEY + name)
         if has == value:
             continue
-        if has is None:
+        if name.startswith(PREFIX):
+            message = f"{version} was made from another checkpoint than {who} loads"
+            message += f'{_source(metadata)}: in {name}, {who} has "{value}", the version "{has}"'
+        elif has is None:
             message = f'{version} has no field {name} in its key; {who} has "{value}"'
         else:
             message = f'{version} differs from {who} in {name}: {who} has "{value}", '
@@ -47,10 +53,27 @@ def compare(
         raise errors.Mismatch(message + _entries(name, metadata, *details), remedy(name))
 
 
+def _source(metadata: Mapping[str, str]) -> str:
+    """From which path the version was made, as its maker named it."""
+    for name, text in metadata.items():
+        if name.endswith(MAKER):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                return f", from {json.loads(text)['model']}"
+    return ""
+
+
+_CHECKPOINT = (
+    "start the engine with the version's checkpoint (a copy of files, or files that were touched, "
+    'count as another one), or with "mode": "load", which takes any'
+)
+
+
 def remedy(remedies: Mapping[str, str], field: str) -> str:
     """What a user can do about a difference in this field. remedies: by field, those of the
     engine."""
     first = remedies.get(field, "start the engine as the version's was")
+    if field.startswith(PREFIX):
+        first = _CHECKPOINT
     return f'{first}, or give another "ref", or none: then this engine derives a name of its own'
 
 
