@@ -169,10 +169,10 @@ def test_blocks(daemon: Daemon) -> None:
     ) as blocks:
         assert shown(blocks).endswith(": 4 blocks of 4,096 bytes>")
         reserved = blocks.reserve([bytes(24)])
-        assert shown(reserved) == "<gpuwm.Reserved: 1 blocks of the region of blocks shown-blocks>"
+        assert shown(reserved) == "<gpuwm.Reserved: 1 blocks of the block cache shown-blocks>"
         reserved.publish()
         with blocks.hold([bytes(24)]) as held:
-            assert shown(held) == "<gpuwm.Held: 1 blocks of the region of blocks shown-blocks>"
+            assert shown(held) == "<gpuwm.Held: 1 blocks of the block cache shown-blocks>"
         assert shown(held).endswith(", given back>")
 
 
