@@ -22,7 +22,8 @@ class Version:
         self.tensors = tensors
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        made = {id(tensor): tensor.detach() for tensor in self.tensors.values()}
+        # each in a storage of its own
+        made = {id(t): torch.utils.dlpack.from_dlpack(t.detach()) for t in self.tensors.values()}
         return {name: made[id(tensor)] for name, tensor in self.tensors.items()}
 
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -15,7 +15,7 @@ from torch import nn
 from .. import errors
 from .._c import lib
 from .._shown import texts
-from . import extra_state, fit, guards, hanging, init, parametrized, registry, tensors
+from . import aliases, extra_state, fit, guards, hanging, init, parametrized, registry, tensors
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class BindResult:
     - missing: the version has no such tensor, and they are unchanged (only with strict=False).
     - unexpected: tensors of the version that the model does not use (only with strict=False).
     - tied: names of one parameter or buffer of the model.
+    - views: buffers, attributes and items of the model that were views of memory that was bound.
+      They are views of the new memory.
     """
 
     shared: tuple[str, ...]
@@ -47,6 +49,7 @@ class BindResult:
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
     tied: tuple[tuple[str, ...], ...]
+    views: tuple[str, ...]
 
     def __repr__(self) -> str:
         return texts.of_fields(self)
@@ -96,7 +99,10 @@ def bind(
         plan = _Plan(mapping, modules, share_buffers, private, guard, names or {})
         problems = plan.unmatched() + plan.problems if strict else plan.problems
         if problems:
-            raise _error(mapping, model, plan.lines(problems), plan)
+            lines, prefix = plan.lines(problems), fit.other_prefix(plan.missing, plan.unexpected)
+            del plan  # the error's traceback keeps this frame, which would keep the views
+            raise _error(mapping, model, lines, prefix)
+        aliases.warn(plan.others)
         _do(plan.steps)
     init.allow_calls(module for _, module in modules)
     if guard:
@@ -145,6 +151,9 @@ def _do(steps: Sequence[_Step]) -> None:
             raise
 
 
+# The source of a tensor that moves, as the model calls it, or "" if its new memory is its own; and
+# whether the memory is the version's.
+_Destination = tuple[str, bool]
 _Problem = tuple[str, str]  # the name that the problem is about, or "", and a line of text
 
 
@@ -183,17 +192,36 @@ class _Plan:
         self.problems: list[_Problem] = []
         self.steps: list[_Step] = []
         self.bound: list[registry.Binding] = []
+        self.bound_views: list[registry.Binding] = []
         self.extra_states: list[extra_state.Given] = []
         self.shared: list[torch.Tensor] = []  # tensors of the version
         self.missing: list[str] = []
         self.unexpected = [name for name in self.sources if name not in names]
         self._modules, self._names = modules, names
         self._bound = {id(p.tensor) for p in self.places if any(n in self.sources for n in p.names)}
+        self._without_memory: list[Place] = []
+        self._moved: list[aliases.Moved] = []
+        self._moved_to: list[_Destination] = []
         for place in self.places:
             self._look_at(place)
+        found = aliases.views_of(modules[0][1], self._moved)
+        self.problems += found.problems.items()
+        self.others = found.others
+        for view in found.views:
+            self._take_along(view, self._moved[view.moved], self._moved_to[view.moved])
+        self._views = [view.name for view in found.views]
         self._give_extra_states(mapping, called)
         if any(place.tensor.is_meta for place in self.places):
-            self.problems += (("", line) for line in fit.computed_too_early(modules))
+            self._look_for_lost({id(view.tensor) for view in found.views})
+
+    def _look_for_lost(self, taken: Set[int]) -> None:
+        """Notes what would be left without memory. taken: the ids of tensors that get memory as
+        views."""
+        for place in self._without_memory:
+            if id(place.tensor) not in taken:
+                self.problems.append((place.name, fit.no_memory(place)))
+        lost = fit.computed_too_early(self._modules, taken)
+        self.problems += (("", line) for line in lost)
 
     def unmatched(self) -> list[_Problem]:
         missing = [(name, f"missing: the version has no {name}") for name in self.missing]
@@ -215,7 +243,8 @@ class _Plan:
         private = (n for place, _, own, *_ in self.bound if own for n in place.names)
         tied = (tuple(place.names) for place in self.places if len(place.names) > 1)
         return BindResult(
-            tuple(shared), tuple(private), tuple(self.missing), tuple(self.unexpected), tuple(tied)
+            *(tuple(shared), tuple(private), tuple(self.missing), tuple(self.unexpected)),
+            *(tuple(tied), tuple(self._views)),
         )
 
     def _look_at(self, place: Place) -> None:
@@ -241,7 +270,7 @@ class _Plan:
         self.bound.append((place, of, not shared, source.data_ptr(), source.nbytes))
         if shared:
             self.shared.append(source)
-        self.steps.append(self._step(place, source, shared, held is None))
+        self._plan_step(place, source, name, shared, held)
 
     def _is_shared(self, place: Place) -> bool:
         if not self._private.isdisjoint(place.names):
@@ -254,9 +283,11 @@ class _Plan:
         if place.persistent:
             self.missing.append(place.name)
         if tensor.is_meta:
-            self.problems.append((place.name, fit.no_memory(place)))
+            self._without_memory.append(place)
         elif place.is_buffer and tensor.device.type == "cpu" != self._device.type:
             moved = torch.Tensor.detach(tensor).to(self._device)
+            self._moved.append(aliases.Moved(place.name, tensor, moved))
+            self._moved_to.append(("", False))
             self.steps.append(_Swap(place, init.of_class(type(tensor), moved)))
 
     def _give_extra_states(self, mapping: Mapping, called: dict[str, str | None]) -> None:
@@ -279,19 +310,58 @@ class _Plan:
                 self.extra_states.append(step)
 
     def remember(self, mapping: Mapping) -> None:
-        registry.remember(mapping, self.bound)
+        registry.remember(mapping, self.bound + self.bound_views)
         registry.keep(mapping, self.shared)
         for step in self.extra_states:
             extra_state.remember(mapping, step, self._of.get(step.name, step.name))
 
-    def _step(self, place: Place, source: torch.Tensor, shared: bool, swappable: bool) -> _Step:
+    def _plan_step(
+        self, place: Place, source: torch.Tensor, name: str, shared: bool, held: str | None
+    ) -> None:
         tensor = place.tensor
         if not shared and place.is_buffer and fit.fillable(tensor, source):
-            return _Fill(place, source)
-        kind = guards.kind_of(tensor, shared and self._guard)
+            self.steps.append(_Fill(place, source))
+            return
         memory = source if shared else tensors.clone(source)
+        self._moved.append(aliases.Moved(place.name, tensor, memory))
+        self._moved_to.append((name, shared))
+        self._become(place, memory, shared, held)
+
+    def _become(self, place: Place, memory: torch.Tensor, shared: bool, held: str | None) -> None:
+        """Plans that the tensor object gets that memory. held: the result of fit.unswappable."""
+        kind = guards.kind_of(place.tensor, shared and self._guard)
         new = torch.Tensor._make_subclass(kind, memory, False)
-        return _Swap(place, new) if swappable else _SetData(place, new)
+        self.steps.append(_SetData(place, new) if held else _Swap(place, new))
+
+    def _take_along(self, view: aliases.View, moved: aliases.Moved, to: _Destination) -> None:
+        """Plans that a view becomes a view of the memory that the moved tensor gets."""
+        memory, (source, shared) = view.over(moved.memory), to
+        mine = next((place for place in self.places if place.tensor is view.tensor), None)
+        place = mine or Place(view.tensor, True, False, [view.name], [])
+        held = fit.unswappable(view.tensor)
+        if held and (problem := fit.other_identity(place, memory, held)):
+            self.problems.append((view.name, problem))
+            return
+        stored = next((name for name in place.names if name in self.sources), None)
+        if mine and stored and not fit.equal_bytes(memory, self.sources[stored]):
+            self.problems.append((view.name, _other_values(view.name, moved.name)))
+            return
+        if mine:
+            self.steps = [step for step in self.steps if step.name != place.name]
+            self.bound = [binding for binding in self.bound if binding[0] is not place]
+            if shared:
+                at = self.sources[source]
+                of = self._of.get(source, source)
+                named = dataclasses.replace(place, names=[moved.name])  # as an error calls it
+                self.bound_views.append((named, of, False, at.data_ptr(), at.nbytes))
+        self._become(place, memory, shared, held)
+
+
+def _other_values(name: str, of: str) -> str:
+    return (
+        f"values: {name} is a view of {of} in the model, and the version has other values for it "
+        "than for that part"
+    )
 
 
 class _Swap:
@@ -318,10 +388,10 @@ class _SetData:
         self.name = place.name
         self._tensor: Any = place.tensor
         self._new = (type(new), torch.Tensor.detach(new), False)
-        old = torch.Tensor.detach(self._tensor)
-        self._old = (type(self._tensor), old, self._tensor.requires_grad)
 
     def do(self) -> None:
+        old = torch.Tensor.detach(self._tensor)
+        self._old = (type(self._tensor), old, self._tensor.requires_grad)
         self._become(*self._new)
 
     def undo(self) -> None:
@@ -340,11 +410,12 @@ class _Fill:
 
     def __init__(self, place: Place, source: torch.Tensor) -> None:
         self.name = place.name
-        self._tensor = torch.Tensor.detach(place.tensor)
+        self._buffer = place.tensor
         self._source = source
-        self._old = self._tensor.clone()
 
     def do(self) -> None:
+        self._tensor = torch.Tensor.detach(self._buffer)
+        self._old = self._tensor.clone()
         self._tensor.copy_(self._source)
 
     def undo(self) -> None:
@@ -365,12 +436,14 @@ def chosen(names: set[str], globs: Globs, option: str) -> set[str]:
     return chosen
 
 
-def _error(mapping: Mapping, model: nn.Module, problems: list[str], plan: _Plan) -> BindError:
+def _error(
+    mapping: Mapping, model: nn.Module, problems: list[str], prefix: str | None
+) -> BindError:
     count = "1 thing doesn't" if len(problems) == 1 else f"{len(problems)} things don't"
     error = BindError(
         f"{type(model).__name__} and {mapping.version}: {count} fit, nothing was bound:\n  "
         + "\n  ".join(problems),
-        _remedy(problems, fit.other_prefix(plan.missing, plan.unexpected)),
+        _remedy(problems, prefix),
     )
     error.problems = tuple(problems)
     return error
@@ -393,5 +466,7 @@ _REMEDIES = {
     **hanging.REMEDIES,
     "parametrized": parametrized.REMEDY,
     "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",
+    "view": "view: set it to None before the model is bound, and make it again afterwards",
+    "values": "values: give it memory of its own before the model is bound: clone()",
     "device": "device: build the model in gpuwm.empty_init(), it is then the version's",
 }

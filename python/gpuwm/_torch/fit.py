@@ -115,14 +115,17 @@ def _heads(longer: Sequence[str], shorter: Sequence[str]) -> str | None:
     return None
 
 
-def computed_too_early(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[str]:
+def computed_too_early(
+    modules: Iterable[tuple[str, nn.Module]], taken: Container[int] = ()
+) -> Iterator[str]:
     """Attributes without memory that `__init__` computed from parameters, and that nobody would
-    compute again: tensors, also those in lists, tuples and dicts."""
+    compute again: tensors, also those in lists, tuples and dicts. taken: the ids of those that get
+    memory."""
     for prefix, module in modules:
         for key, value in module.__dict__.items():
             if type(value) not in _MAY_HOLD or key in _TORCHS_OWN:
                 continue
-            if _lacks_memory(value) and not _recomputed(module, key):
+            if _lacks_memory(value, taken) and not _recomputed(module, key):
                 yield f"no memory: attribute {prefix}{key}{_EARLY}"
 
 
@@ -132,12 +135,12 @@ _MAY_HOLD = (torch.Tensor, list, tuple, dict)
 _TORCHS_OWN = nn.Module().__dict__.keys() | {"_flat_weights"}
 
 
-def _lacks_memory(value: Any) -> bool:
+def _lacks_memory(value: Any, taken: Container[int]) -> bool:
     left, seen = [value], {id(value)}
     while left:
         each = left.pop()
         if type(each) is torch.Tensor:
-            if each.is_meta:
+            if each.is_meta and id(each) not in taken:
                 return True
         elif type(each) in _MAY_HOLD:
             held = [h for h in (each.values() if type(each) is dict else each) if id(h) not in seen]
@@ -243,6 +246,12 @@ def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     a, b = (torch.empty(0, dtype=torch.uint8, device=t.device) for t in (one, other))
     a.set_(one.untyped_storage())
     b.set_(other.untyped_storage())
+    return torch.equal(a, b)
+
+
+def equal_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one dtype and shape have the same elements."""
+    a, b = (t.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8) for t in (one, other))
     return torch.equal(a, b)
 
 

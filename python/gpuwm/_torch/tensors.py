@@ -213,8 +213,13 @@ def rebuilt(origin: Origin) -> torch.Tensor:
         return whole
     empty = torch.empty(0, dtype=getattr(torch, view.dtype), device=whole.device)
     found = empty.set_(whole.untyped_storage(), view.offset, view.shape, view.strides)
-    found = found.conj() if view.conj else found
-    return torch._neg_view(found) if view.neg else found
+    return seen_as(found, view.conj, view.neg)
+
+
+def seen_as(tensor: torch.Tensor, conj: bool, neg: bool) -> torch.Tensor:
+    """A view whose values are conjugated, or negated, when they are read."""
+    found = tensor.conj() if conj else tensor
+    return torch._neg_view(found) if neg else found
 
 
 def _receive(origin: Origin, kind: type[torch.Tensor], requires_grad: bool) -> torch.Tensor:

@@ -1,0 +1,331 @@
+"""Finds what shares memory with tensors that are about to get other memory.
+
+A module may keep a view of a parameter: as a buffer, an attribute, in a list, a dict, a closure.
+Such a view moves together with the parameter. torch counts the uses of each storage, so a view that
+the walk over a model does not reach is noticed, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import sys
+import types
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from . import tensors
+
+
+class Moved(NamedTuple):
+    """A tensor that is to get other memory. memory: a tensor over that memory, or with its shape
+    and strides."""
+
+    name: str
+    tensor: torch.Tensor
+    memory: torch.Tensor
+
+
+class View(NamedTuple):
+    """A tensor that lies in the memory of a moved one. moved: its position. offset: the bytes
+    between the first byte of the moved tensor and the view's."""
+
+    name: str
+    tensor: torch.Tensor
+    moved: int
+    offset: int
+
+    def over(self, memory: torch.Tensor) -> torch.Tensor:
+        """The same view of the memory that the moved tensor gets."""
+        tensor = self.tensor
+        begin = memory.storage_offset() * memory.element_size() + self.offset
+        found = tensors.of_storage(
+            memory.untyped_storage(),
+            tensor.dtype,
+            tensor.size(),
+            tensor.stride(),
+            begin // tensor.element_size(),
+        )
+        return tensors.seen_as(found, tensor.is_conj(), tensor.is_neg())
+
+
+class Views(NamedTuple):
+    """What was found. problems: a line for each view that can't move, by its name. others: a text
+    for each tensor that moves while something outside of the model keeps its old memory."""
+
+    views: list[View]
+    problems: dict[str, str]
+    others: list[str]
+
+
+class _Storage(NamedTuple):
+    """A storage with more uses than by the tensors that move. moved: their positions. object: keeps
+    the storage."""
+
+    object: torch.UntypedStorage
+    moved: list[int]
+
+    def uses(self) -> int:
+        return _uses(self.object._cdata)
+
+
+def views_of(model: nn.Module, moved: Sequence[Moved]) -> Views:
+    """Finds what has memory of tensors of a model that are about to move."""
+    found = Views([], {}, [])
+    crowded = _crowded(moved)
+    if not crowded:  # as for most models
+        return found
+    from ..image.graph import Graph  # it imports this package
+
+    mine = {id(each.tensor) for each in moved}
+    with torch._C.DisableTorchFunctionSubclass():
+        reached = [leaf for leaf in Graph(model).leaves if leaf.parts is None]
+        for leaf in reached:
+            storage = crowded.get(_key(leaf.tensor))
+            if storage is not None and id(leaf.tensor) not in mine:
+                near = [(at, moved[at]) for at in storage.moved]
+                _look_at(leaf.name, leaf.tensor, near, found)
+        found.others.extend(_others(crowded, moved, [leaf.tensor for leaf in reached]))
+    return found
+
+
+def others_of(moved: Sequence[Moved], known: Iterable[torch.Tensor]) -> list[str]:
+    """As `Views.others`, for a caller that knows all tensors of the model."""
+    crowded = _crowded(moved)
+    with torch._C.DisableTorchFunctionSubclass():
+        return list(_others(crowded, moved, known)) if crowded else []
+
+
+def warn(others: Iterable[str]) -> None:
+    """Warns the caller of the package. Call it before anything moves: a warning may be an error."""
+    for text in others:
+        warnings.warn(text, RuntimeWarning, stacklevel=_callers_level())
+
+
+def give(tensor: torch.Tensor, memory: torch.Tensor) -> None:
+    """Gives a view other memory. The old memory is freed, unless a computation of gradients needs
+    the view."""
+    from . import fit, init
+
+    if tensor.requires_grad or fit.unswappable(tensor):
+        tensor.data = memory
+    else:
+        init.swap(tensor, init.of_class(type(tensor), memory))
+
+
+# ---- views -------------------------------------------------------------------------------------
+
+
+def _crowded(moved: Sequence[Moved]) -> dict[int, _Storage]:
+    """The storages that more tensors have than those that move, by their addresses in torch."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    positions: dict[int, list[int]] = {}
+    for at, each in enumerate(moved):
+        storage = _storage(each.tensor)
+        if storage is not None:
+            storages[storage._cdata] = storage
+            positions.setdefault(storage._cdata, []).append(at)
+    return {
+        key: _Storage(storages[key], at) for key, at in positions.items() if _uses(key) > len(at)
+    }
+
+
+def _uses(key: int) -> int:
+    """How many tensors of torch hold a storage. Its object in Python, which the caller has, is a
+    use too."""
+    count: int = torch._C._storage_Use_Count(key)
+    return count - 1
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    if tensor.layout is not torch.strided:
+        return None
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # a subclass without a storage
+        return None
+
+
+def _key(tensor: torch.Tensor) -> int:
+    storage = _storage(tensor)
+    return 0 if storage is None else storage._cdata
+
+
+def _range(tensor: torch.Tensor) -> tuple[int, int]:
+    """The bytes of its storage that it spans. Tensors without memory have no addresses, but they
+    have these."""
+    steps = zip(tensor.size(), tensor.stride(), strict=True)
+    span = 1 + sum((n - 1) * step for n, step in steps)
+    begin = int(tensor.storage_offset())
+    return begin * tensor.element_size(), (begin + span) * tensor.element_size()
+
+
+def _look_at(
+    name: str, tensor: torch.Tensor, moved: Sequence[tuple[int, Moved]], found: Views
+) -> None:
+    """Notes a tensor that overlaps a moved one: as a view, or as a problem."""
+    if tensor.numel() == 0:
+        return
+    begin, end = _range(tensor)
+    overlapping = []
+    for at, each in moved:
+        first, last = _range(each.tensor)
+        if each.tensor.numel() and begin < last and first < end:
+            if first <= begin and end <= last and _keeps_its_order(each):
+                found.views.append(View(name, tensor, at, begin - first))
+                return
+            overlapping.append(each.name)
+    if overlapping:
+        found.problems[name] = (
+            f"view: {name} has memory of {', '.join(overlapping)}, and can't be the same view of "
+            "the version's memory"
+        )
+
+
+def _keeps_its_order(moved: Moved) -> bool:
+    """Whether every element lies in the new memory where it lay in the old one, and nothing else
+    lies between them."""
+    tensor, memory = moved.tensor, moved.memory
+    if tensor.size() != memory.size():
+        return False
+    span = 1
+    for size, old, new in zip(tensor.size(), tensor.stride(), memory.stride(), strict=True):
+        if size > 1 and old != new:
+            return False
+        span += (size - 1) * old
+    return span == tensor.numel()
+
+
+# ---- what the walk does not reach -------------------------------------------------------------
+
+
+class _Uses:
+    """The tensors that explain the uses of some storages, by the storages' addresses in torch."""
+
+    def __init__(self, keys: Iterable[int]) -> None:
+        self._found: dict[int, dict[int, torch.Tensor]] = {key: {} for key in keys}
+
+    def add(self, tensor: torch.Tensor) -> bool:
+        """Adds a tensor, and the one that it is a view of, which torch keeps with it. Returns
+        whether the tensor was none of them yet."""
+        found = self._found.get(_key(tensor))
+        is_new = found is not None and id(tensor) not in found
+        for each in (tensor, tensor._base):
+            if each is not None and (of_storage := self._found.get(_key(each))) is not None:
+                of_storage[id(each)] = each
+        return is_new
+
+    def of(self, key: int) -> dict[int, torch.Tensor]:
+        return self._found[key]
+
+    def unexplained(self, key: int, storage: _Storage) -> int:
+        return storage.uses() - len(self._found[key])
+
+
+def _others(
+    crowded: dict[int, _Storage], moved: Sequence[Moved], known: Iterable[torch.Tensor]
+) -> Iterator[str]:
+    """The uses that neither the known tensors nor computations of gradients explain: these go on
+    with the values that they began with."""
+    uses = _Uses(crowded)
+    for tensor in (*known, *(each.tensor for each in moved)):
+        uses.add(tensor)
+    left = {
+        key: each
+        for key, each in crowded.items()
+        if uses.unexplained(key, each) > 0 and not _is_version(moved[each.moved[0]].tensor)
+    }
+    if not left:
+        return
+    held: dict[int, list[torch.Tensor]] = {key: [] for key in left}
+    roots: list[Any] = []
+    for tensor, is_held in _all_tensors():
+        if tensor.grad_fn is not None:
+            roots.append(tensor.grad_fn)
+        if uses.add(tensor) and is_held and (key := _key(tensor)) in held:
+            held[key].append(tensor)
+    for tensor in _saved(roots):
+        uses.add(tensor)
+    for key, each in left.items():
+        mine = (held[key], uses.of(key))
+        others = [_described(tensor, mine) for tensor in held[key]]
+        if (unseen := uses.unexplained(key, each)) > 0:
+            others.append(f"{unseen} tensors that Python does not see")
+        if others:
+            names = ", ".join(moved[at].name for at in each.moved)
+            yield (
+                f"{names} gets other memory, and something that is not in the model keeps the old "
+                f"one: {', '.join(others)}. It does not follow: make it again from the parameter "
+                "afterwards, or keep it as an attribute of a module"
+            )
+
+
+def _is_version(tensor: torch.Tensor) -> bool:
+    """Whether it lies in a version, whose tensors anybody may hold: they stay right."""
+    return tensors.origin_of(tensor) is not None
+
+
+def _callers_level() -> int:
+    """The level of the first caller outside of this package, for a warning of the caller."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _all_tensors() -> Iterator[tuple[torch.Tensor, bool]]:
+    """All tensors that Python has, and for each whether something of Python refers to it. torch
+    itself keeps the object of a tensor that it needs."""
+    objects = gc.get_objects()
+    for at in range(len(objects)):
+        each = objects[at]
+        if issubclass(type(each), torch.Tensor):
+            # References: of the list, of this variable, of the call; and of torch, if it has the
+            # tensor besides.
+            of_others = sys.getrefcount(each) - 3 - (each._use_count() > 1)
+            yield each, of_others > 0
+
+
+def _described(tensor: torch.Tensor, besides: Sequence[object]) -> str:
+    """A tensor with the kind of object that holds it. besides: holders that don't count."""
+    said = f"a {type(tensor).__name__} {list(tensor.size())}"
+    for holder in gc.get_referrers(tensor):
+        if type(holder) in _HOLDERS and not any(holder is each for each in besides):
+            return f"{said} in a {type(holder).__name__}"
+    return said
+
+
+_HOLDERS = (dict, list, tuple, set, frozenset, types.CellType)
+
+
+def _saved(roots: Sequence[Any]) -> Iterator[torch.Tensor]:
+    """All tensors that computations of gradients have saved. It calls no hooks that pack them."""
+    seen: set[Any] = set()
+    left = list(roots)
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        left += [following for following, _ in node.next_functions]
+        kind: Any = type(node)
+        for name in _saved_names(kind):
+            try:
+                saved = getattr(node, name)
+            except RuntimeError:  # after backward() nothing is saved
+                continue
+            for each in saved if isinstance(saved, tuple | list) else (saved,):
+                tensor = getattr(each, "data", None)
+                if isinstance(tensor, torch.Tensor):
+                    yield tensor
+
+
+@functools.cache
+def _saved_names(kind: Any) -> Collection[str]:
+    return [name for name in dir(kind) if name.startswith("_raw_saved_")]
