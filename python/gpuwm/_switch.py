@@ -82,6 +82,7 @@ def switch(
     finally:
         handle.forget()
     handle.follows = ref
+    _count_as_write(handle)
     _refresh(mapping, copies)
     _refresh_extra_states(mapping)
     return _switched(before, mapping.version)
@@ -138,6 +139,7 @@ def exchange(
     finally:
         handle.forget()
         others.forget()
+    _count_as_write(handle, others)
     _refresh(mapping, copies)
     _refresh_extra_states(mapping)
     return _switched(before, mapping.version)
@@ -148,6 +150,15 @@ def _exchange(handle: Handle, others: Handle, *, idle: bool, check: bool) -> Non
     options = ctypes.byref(abi.ExchangeOptions(size=size, idle=idle, check=check))
     with handle.use() as pointer, others.use() as other:
         lib.check(handle.library.gpuwm_exchange(pointer, other, options))
+
+
+def _count_as_write(*handles: Handle) -> None:
+    """Lets torch refuse a backward pass that began before the switch: it would compute with the
+    new bytes."""
+    if f"{__package__}._torch.counters" in sys.modules:  # torch has tensors of this process's
+        from ._torch import counters
+
+        counters.move(handles)
 
 
 def _was_bound() -> bool:

@@ -14,8 +14,20 @@ from torch import nn
 
 from .. import errors
 from .._c import lib
+from .._c.handle import Handle
 from .._shown import texts
-from . import aliases, extra_state, fit, guards, hanging, init, parametrized, registry, tensors
+from . import (
+    aliases,
+    counters,
+    extra_state,
+    fit,
+    guards,
+    hanging,
+    init,
+    parametrized,
+    registry,
+    tensors,
+)
 from .places import Place, modules_of, places
 
 if TYPE_CHECKING:
@@ -202,6 +214,8 @@ class _Plan:
         self._without_memory: list[Place] = []
         self._moved: list[aliases.Moved] = []
         self._moved_to: list[_Destination] = []
+        # Tensors over the version's memory that have counters of writes of their own.
+        self.followed: list[torch.Tensor] = []
         for place in self.places:
             self._look_at(place)
         found = aliases.views_of(modules[0][1], self._moved)
@@ -314,6 +328,9 @@ class _Plan:
         registry.keep(mapping, self.shared)
         for step in self.extra_states:
             extra_state.remember(mapping, step, self._of.get(step.name, step.name))
+        handle = registry.handle_of(mapping)
+        if self.followed and isinstance(handle, Handle):
+            counters.follow(handle, self.followed)
 
     def _plan_step(
         self, place: Place, source: torch.Tensor, name: str, shared: bool, held: str | None
@@ -332,6 +349,8 @@ class _Plan:
         kind = guards.kind_of(place.tensor, shared and self._guard)
         new = torch.Tensor._make_subclass(kind, memory, False)
         self.steps.append(_SetData(place, new) if held else _Swap(place, new))
+        if shared and held:
+            self.followed.append(place.tensor)
 
     def _take_along(self, view: aliases.View, moved: aliases.Moved, to: _Destination) -> None:
         """Plans that a view becomes a view of the memory that the moved tensor gets."""
@@ -355,6 +374,8 @@ class _Plan:
                 named = dataclasses.replace(place, names=[moved.name])  # as an error calls it
                 self.bound_views.append((named, of, False, at.data_ptr(), at.nbytes))
         self._become(place, memory, shared, held)
+        if shared:
+            self.followed.append(view.tensor)
 
 
 def _other_values(name: str, of: str) -> str:

@@ -23,7 +23,7 @@ from .. import errors
 from .._c import devices, dlpack, dtypes, faults, lib
 from .._c.handle import Handle, TensorInfo, Where
 from .._received import Origin, View, handle_of, received
-from . import graphs
+from . import counters, graphs
 
 # ---- in place ----------------------------------------------------------------------------------
 
@@ -48,6 +48,7 @@ def in_place(handle: Handle, positions: Sequence[int], private: bool) -> list[to
         if not private:
             mark(storage, where, info.name)
         made.append(found if view is None else of_storage(storage, *view))
+    counters.follow(handle, made)
     return made
 
 
