@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +15,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.utils import spectral_norm
 from torch.utils import checkpoint as recompute
+from view_models import BUILT, GLOBALS, OUTSIDE, PLACES, UNREACHED, Flat, Mixer
 
 import gpuwm
 from gpuwm._torch import bind, guards
@@ -24,66 +23,6 @@ from gpuwm._torch import bind, guards
 pytestmark = by_torch
 
 _Weak: Any = StorageWeakRef  # torch has no types for it
-OUTSIDE = "something that is not in the model keeps the old one"
-_globals: dict[str, Any] = {}
-
-
-@dataclasses.dataclass(frozen=True)
-class Cache:
-    matrix: torch.Tensor
-
-
-class Slotted:
-    __slots__ = ("matrix",)
-
-    def __init__(self, matrix: torch.Tensor) -> None:
-        self.matrix = matrix
-
-
-class Mixer(nn.Module):
-    """A convolution that is used as a matrix: `hold` keeps that view somewhere."""
-
-    def __init__(self, seed: int, hold: Callable[[Any, torch.Tensor], object]) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.conv = nn.Conv1d(4, 4, 3, groups=4)
-        self.inner = nn.Module()
-        hold(self, self.conv.weight.data.view(4, 3))
-
-
-def _closure(matrix: torch.Tensor) -> Callable[[], torch.Tensor]:
-    return lambda: matrix
-
-
-# How a module keeps a view, and how it finds it again.
-PLACES: dict[str, tuple[Callable[[Any, torch.Tensor], object], Callable[[Any], torch.Tensor]]] = {
-    "buffer": (
-        lambda m, view: m.register_buffer("matrix", view, persistent=False),
-        lambda m: m.matrix,
-    ),
-    "saved buffer": (lambda m, view: m.register_buffer("matrix", view), lambda m: m.matrix),
-    "attribute": (lambda m, view: setattr(m, "matrix", view), lambda m: m.matrix),
-    "list": (lambda m, view: setattr(m, "kept", [1, view]), lambda m: m.kept[1]),
-    "dict": (lambda m, view: setattr(m, "kept", {"a": [view]}), lambda m: m.kept["a"][0]),
-    "tuple": (lambda m, view: setattr(m, "kept", (0, (view,))), lambda m: m.kept[1][0]),
-    "dataclass": (lambda m, view: setattr(m, "kept", Cache(view)), lambda m: m.kept.matrix),
-    "slots": (lambda m, view: setattr(m, "kept", Slotted(view)), lambda m: m.kept.matrix),
-    "closure": (lambda m, view: setattr(m, "kept", _closure(view)), lambda m: m.kept()),
-    "partial": (
-        lambda m, view: setattr(m, "kept", functools.partial(torch.clone, view)),
-        lambda m: m.kept.args[0],
-    ),
-    "submodule": (lambda m, view: setattr(m.inner, "matrix", view), lambda m: m.inner.matrix),
-    "on the parameter": (
-        lambda m, view: setattr(m.conv.weight, "matrix", view),
-        lambda m: m.conv.weight.matrix,
-    ),
-}
-
-
-# A saved buffer that was built without memory gets values of its own: see test_bind's Early.
-BUILT = [(place, empty) for place in PLACES for empty in (False, True)]
-BUILT.remove(("saved buffer", True))
 
 
 @pytest.mark.parametrize("private", [False, True], ids=["shared", "private"])
@@ -183,16 +122,6 @@ def test_a_failure_midway_gives_views_back(monkeypatch: pytest.MonkeyPatch) -> N
 # ---- what can't move ---------------------------------------------------------------------------
 
 
-class Flat(nn.Module):
-    """All parameters are parts of one tensor, which the module keeps, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flat: Any = torch.rand(12)
-        self.one = nn.Parameter(self.flat[:4])
-        self.two = nn.Parameter(self.flat[4:].view(2, 4))
-
-
 def test_what_spans_several_parameters_is_named_and_can_be_made_again() -> None:
     version, model = version_of(Flat()), Flat()
     before = model.flat.clone()
@@ -234,22 +163,10 @@ def test_a_saved_view_with_other_values_is_named_and_can_be_copied() -> None:
 # ---- what the walk does not reach ---------------------------------------------------------------
 
 
-def _hook(model: Any, view: torch.Tensor) -> None:
-    model.register_forward_hook(lambda *_: view)
-
-
-UNREACHED: dict[str, Callable[[Any, torch.Tensor], object]] = {
-    "set": lambda m, view: setattr(m, "kept", {view}),
-    "global": lambda m, view: _globals.update(view=view),
-    "array": lambda m, view: setattr(m, "kept", view.numpy()),
-    "hook": _hook,
-}
-
-
 @pytest.fixture
 def nothing_global() -> Iterator[None]:
     yield
-    _globals.clear()
+    GLOBALS.clear()
 
 
 @pytest.mark.usefixtures("nothing_global")

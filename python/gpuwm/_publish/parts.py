@@ -29,6 +29,8 @@ class Gathered:
 
     - parts: a tied tensor comes after the one that it is tied to.
     - problems: a line for each tensor that can't be published.
+    - others: a text for each tensor that moves while something outside of the model keeps its old
+      memory.
     - device: the one of all tensors that move, else of the first tensor.
     - files: of the version, by name: what a model has besides tensors.
     - cast: the dtype in which floating-point tensors are stored. None: their own.
@@ -38,6 +40,7 @@ class Gathered:
         self._cast = cast
         self.parts: list[Part] = []
         self.problems: list[str] = []
+        self.others: list[str] = []
         self.files: dict[str, bytes] = {}
         self._places: dict[tuple[object, ...], str] = {}
 

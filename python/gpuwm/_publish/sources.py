@@ -44,6 +44,10 @@ def gather(
             "nothing was published:\n  " + "\n  ".join(found.problems),
             "\nvalues that are plain data can be: see gpuwm.publish",
         )
+    if found.others:
+        from .._torch import aliases
+
+        aliases.warn(found.others)
     if not found.parts:
         raise errors.Invalid(f"the {type(source).__name__} has no tensors", "publish what has them")
     return found

@@ -13,13 +13,13 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from . import tensors
+from . import fit, guards, init, tensors
 
 
 class Moved(NamedTuple):
@@ -55,8 +55,8 @@ class View(NamedTuple):
 
 
 class Views(NamedTuple):
-    """What was found. problems: a line for each view that can't move, by its name. others: a text
-    for each tensor that moves while something outside of the model keeps its old memory."""
+    """What was found. problems: why a view can't move, by its name. others: a text for each tensor
+    that moves while something outside of the model keeps its old memory."""
 
     views: list[View]
     problems: dict[str, str]
@@ -94,11 +94,12 @@ def views_of(model: nn.Module, moved: Sequence[Moved]) -> Views:
     return found
 
 
-def others_of(moved: Sequence[Moved], known: Iterable[torch.Tensor]) -> list[str]:
-    """As `Views.others`, for a caller that knows all tensors of the model."""
+def others_of(moved: Sequence[Moved], known: Callable[[], Iterable[torch.Tensor]]) -> list[str]:
+    """As `Views.others`, for a caller that finds all tensors of the model by itself. known: gives
+    these, and all others that the caller has."""
     crowded = _crowded(moved)
     with torch._C.DisableTorchFunctionSubclass():
-        return list(_others(crowded, moved, known)) if crowded else []
+        return list(_others(crowded, moved, known())) if crowded else []
 
 
 def warn(others: Iterable[str]) -> None:
@@ -108,14 +109,12 @@ def warn(others: Iterable[str]) -> None:
 
 
 def give(tensor: torch.Tensor, memory: torch.Tensor) -> None:
-    """Gives a view other memory. The old memory is freed, unless a computation of gradients needs
-    the view."""
-    from . import fit, init
-
-    if tensor.requires_grad or fit.unswappable(tensor):
+    """Gives a tensor other memory, without a guard. A view does not keep its old memory, unless it
+    takes part in a computation of gradients."""
+    if not tensor._is_view() or tensor.requires_grad or fit.unswappable(tensor):
         tensor.data = memory
     else:
-        init.swap(tensor, init.of_class(type(tensor), memory))
+        init.swap(tensor, init.of_class(guards.kind_of(tensor, False), memory))
 
 
 # ---- views -------------------------------------------------------------------------------------
@@ -182,8 +181,8 @@ def _look_at(
             overlapping.append(each.name)
     if overlapping:
         found.problems[name] = (
-            f"view: {name} has memory of {', '.join(overlapping)}, and can't be the same view of "
-            "the version's memory"
+            f"has memory of {', '.join(overlapping)}, and can't be the same view of the version's "
+            "memory"
         )
 
 
@@ -238,7 +237,7 @@ def _others(
     left = {
         key: each
         for key, each in crowded.items()
-        if uses.unexplained(key, each) > 0 and not _is_version(moved[each.moved[0]].tensor)
+        if uses.unexplained(key, each) > 0 and _can_be_stale(moved[each.moved[0]].tensor)
     }
     if not left:
         return
@@ -265,9 +264,10 @@ def _others(
             )
 
 
-def _is_version(tensor: torch.Tensor) -> bool:
-    """Whether it lies in a version, whose tensors anybody may hold: they stay right."""
-    return tensors.origin_of(tensor) is not None
+def _can_be_stale(tensor: torch.Tensor) -> bool:
+    """Whether somebody could compute with its old memory, and should not. Anybody may hold tensors
+    of a version."""
+    return not tensor.is_meta and tensors.origin_of(tensor) is None
 
 
 def _callers_level() -> int:

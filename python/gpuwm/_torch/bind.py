@@ -219,7 +219,7 @@ class _Plan:
         for place in self.places:
             self._look_at(place)
         found = aliases.views_of(modules[0][1], self._moved)
-        self.problems += found.problems.items()
+        self.problems += ((name, f"view: {name} {why}") for name, why in found.problems.items())
         self.others = found.others
         for view in found.views:
             self._take_along(view, self._moved[view.moved], self._moved_to[view.moved])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, MutableMapping, Set
+from collections.abc import Mapping, MutableMapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import nn
 from .._c import dtypes
 from .._publish.making import Making, Spec
 from .._publish.parts import Gathered, Part, expanded
-from . import guards, hanging, saved
+from . import aliases, guards, hanging, saved
 from .init import is_plain
 from .places import Place, modules_of, places
 
@@ -31,15 +31,33 @@ def add_model(found: Gathered, model: nn.Module, move: bool, private: Set[str]) 
     chosen = [place for place in places(modules) if place.persistent]
     moves = [move and not p.is_buffer and private.isdisjoint(p.names) for p in chosen]
     devices = {str(p.tensor.device): p.name for p, m in zip(chosen, moves, strict=True) if m}
+    moving: list[_InModel] = []
     for place, moved in zip(chosen, moves, strict=True):
         if moved and (written := guards.never_shared(place)):
             found.problems.append(written)
-        else:
-            _add(found, _InModel(place), place.names, moved)
+            continue
+        holder = _InModel(place)
+        _add(found, holder, place.names, moved)
+        if moved:
+            moving.append(holder)
+    _add_views(found, model, moving)
     if len(devices) > 1:
         found.problems += [f"{name}: on {device}" for device, name in devices.items()]
         found.problems.append("a version is on one device: move the model to one first")
     saved.compare(found, modules, chosen)
+
+
+def _add_views(found: Gathered, model: nn.Module, moving: Sequence[_InModel]) -> None:
+    """Has views of parameters that move go with them."""
+    moved = [aliases.Moved(each.place.name, each.get(), each.get()) for each in moving]
+    views = aliases.views_of(model, moved)
+    for view in views.views:
+        moving[view.moved].views.append(view)
+    found.others += views.others
+    found.problems += [
+        f"{name}: {why}: set it to None before, and make it again afterwards"
+        for name, why in views.problems.items()
+    ]
 
 
 def add_item(found: Gathered, items: Mapping[str, Any], name: str, move: bool) -> None:
@@ -54,15 +72,20 @@ def add_item(found: Gathered, items: Mapping[str, Any], name: str, move: bool) -
 
 
 class _InModel:
+    """views: tensors that are views of this one."""
+
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self.place = place
+        self.views: list[aliases.View] = []
 
     def get(self) -> torch.Tensor:
-        return self._place.tensor
+        return self.place.tensor
 
     def put(self, tensor: torch.Tensor) -> None:
-        """Gives the parameter other memory. It stays the same object."""
-        self._place.tensor.data = tensor
+        """Gives the parameter, and its views, other memory. They stay the same objects."""
+        self.place.tensor.data = tensor
+        for view in self.views:
+            aliases.give(view.tensor, view.over(tensor))
 
 
 class _InDict:

@@ -13,10 +13,11 @@ from .. import errors
 from .._attach import attach_mapping
 from .._mapping import Mapping as Attached
 from .._shown import texts
-from .._torch import fit, guards, init
+from .._torch import aliases, counters, fit, guards, init, registry
 from .._torch.bind import BindError, Globs
 from .._torch.places import Place, modules_of, places
 from ._publish import remember
+from .graph import Graph
 from .memory import Memory
 from .objects import Objects
 from .plan import Matching
@@ -129,6 +130,7 @@ def installed(
                     problems = _look(matching, record, tree, memory)
                 if problems:
                     raise _error(model, mapping, problems)
+                aliases.warn(_others(model, record, matching))
                 _apply(matching, model, mapping)
         except BaseException:
             with own_calls():
@@ -137,6 +139,21 @@ def installed(
             raise
     with own_calls():
         return _finish(mapping, model, record, memory, matching, guard)
+
+
+def _others(model: nn.Module, record: Record, matching: Matching) -> list[str]:
+    """What has memory of tensors that are about to be exchanged, and is not exchanged itself."""
+    moved = [
+        aliases.Moved(record.tensors[at].name, tensor, tensor)
+        for at, tensor in matching.objects.items()
+        if matching.has_claimed(tensor) and record.tensors[at].parts is None
+    ]
+
+    def known() -> Iterator[torch.Tensor]:
+        graph = Graph(model, record.opaque, record.ignored)
+        return (leaf.tensor for leaf in graph.leaves if leaf.parts is None)
+
+    return aliases.others_of(moved, known)
 
 
 def attached(image: str | Attached, options: dict[str, Any]) -> Attached:
@@ -215,6 +232,12 @@ def _finish(
         if (row := rows.get(id(place.tensor))) is not None and row.stored is not None
     ]
     remember(mapping, bound, memory.shared())
+    shared = [
+        tensor
+        for tensor in matching.objects.values()
+        if (row := rows[id(tensor)]).stored and not memory.is_private(row)
+    ]
+    counters.follow(registry.handle_of(mapping), shared)
     init.allow_calls(module for _, module in modules_of(model))
     if guard:
         guards.watch(found)

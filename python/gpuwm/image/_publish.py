@@ -15,7 +15,7 @@ from .._mapping import Mapping as Attached
 from .._publish.making import files_of
 from .._publish.publish import Options
 from .._publish.publish import publish as publish_tensors
-from .._torch import guards, init, registry
+from .._torch import aliases, counters, guards, init, registry
 from .._torch.bind import Globs, chosen
 from .._torch.places import Place, modules_of, places
 from . import hanging, record, shells, values
@@ -99,6 +99,7 @@ def publish(
         options["files"] = contents
         if options.get("device") is None:
             options["device"] = storages.device
+        aliases.warn(_others(graph, taken))
         mapping = publish_tensors(taken, name, **options)
         _leave(mapping, model, taken, guard)
     return mapping
@@ -160,6 +161,22 @@ def _addresses(graph: Graph) -> Iterator[str]:
                 )
 
 
+def _others(graph: Graph, taken: _Taken) -> list[str]:
+    """What the image does not have, and what has memory of tensors that are about to move."""
+    moved = [
+        aliases.Moved(leaf.name, leaf.tensor, leaf.tensor)
+        for stored, moves in taken.moved()
+        if moves
+        for leaf in stored.leaves
+    ]
+
+    def known() -> Iterator[torch.Tensor]:
+        yield from (leaf.tensor for leaf in graph.leaves if leaf.parts is None)
+        yield from (stored.whole for stored, _ in taken.moved())
+
+    return aliases.others_of(moved, known)
+
+
 class _Taken(MutableMapping[str, torch.Tensor]):
     """The tensors to store, by name, as `gpuwm.publish` wants them. When publish sets one, all
     tensors that lie in it get the new memory, unless it is private."""
@@ -200,10 +217,10 @@ class _Taken(MutableMapping[str, torch.Tensor]):
             return
         stored = self._stored[name]
         for leaf in stored.leaves:
-            tensor: Any = leaf.tensor
+            tensor = leaf.tensor
             dtype, shape, strides = tensor.dtype, tensor.size(), tensor.stride()
             view = view_of(memory, dtype, shape, strides, self.view(leaf).offset)
-            tensor.data = view
+            aliases.give(tensor, view)
         stored.whole = memory  # its old memory is freed
 
     def __delitem__(self, name: str) -> None:
@@ -249,6 +266,8 @@ def _leave(mapping: Attached, model: nn.Module, taken: _Taken, guard: bool) -> N
         ],
         [stored.whole for stored, shared in taken.moved() if shared],
     )
+    handle = registry.handle_of(mapping)
+    counters.follow(handle, [leaf.tensor for each, s in taken.moved() if s for leaf in each.leaves])
     init.allow_calls(module for _, module in modules_of(model))
     if guard:
         guards.watch(found)
