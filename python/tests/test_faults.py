@@ -88,3 +88,13 @@ def test_nothing_is_installed_before_it_is_needed(ref: str) -> None:
         assert code == 0
         masks.append(int(said.split()[1], 16) >> (signal.SIGSEGV - 1) & 1)
     assert masks == [0, 1]
+
+
+def test_a_private_copy_takes_the_write(ref: str) -> None:
+    """alibaba/rtp-llm pull request 1218: read-only mapped weights of fp8 end the process when codes
+    of NaN are rewritten in place, through a view of integers. The line names the tensor, and
+    `private=` copies just this one."""
+    model = "m = torch.nn.ModuleDict({'norm': torch.nn.LayerNorm(4, bias=False)}); w.bind(m%s); "
+    write = "v = m['norm'].weight.detach().view(torch.int8); v[v == -128] = 0; v[:] = 0"
+    assert end(ref, model % "" + write) == (-signal.SIGSEGV, SAYS)
+    assert end(ref, model % ", private=['norm.weight']" + write) == (0, "")

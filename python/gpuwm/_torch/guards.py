@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import pkgutil
+import re
+import sys
 import types
 from collections.abc import Callable, Iterable
 from multiprocessing.reduction import ForkingPickler
@@ -144,8 +147,26 @@ def _no_gradient(tensor: Any) -> WriteError:
 def _refusal(tensor: Any, what: str, remedy: str = "") -> WriteError:
     plain = f"a {tensor.gpuwm_plain.__name__}"
     name = registry.name_of(tensor) or tensors.name_of(tensor) or plain
-    private = f"give private=[{name!r}] to bind, build or builder, for a private copy"
-    return WriteError(what.format(name), remedy or private)
+    # A model writes into the same tensor of each of its layers.
+    glob = _AFTER_A_WORD.sub("*", name)
+    private = f"give private=[{glob!r}] to bind, build, publish or builder, for private copies"
+    return WriteError(what.format(name) + _writer(), remedy or private)
+
+
+_AFTER_A_WORD = re.compile(r"(?<=[A-Za-z_]\.)\d+(?=\.)")
+
+
+def _writer() -> str:
+    """The module that runs, and the line of its code."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_locals.get("self")
+        if isinstance(module, nn.Module):
+            code = frame.f_code
+            where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+            return f"; {type(module).__name__} does so in {code.co_name} ({where})"
+        frame = frame.f_back
+    return ""
 
 
 # ---- the classes ------------------------------------------------------------------------------
