@@ -3,12 +3,13 @@ warning says so."""
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
 import torch
 from binding_models import within
-from conftest import DEVICE, by_torch, run_python
+from conftest import DEVICE, by_torch, on_host, run_python
 from torch import nn
 
 import gpuwm
@@ -48,7 +49,7 @@ class Masks(Base):
         self.masks = {"all": [torch.arange(4.0, device=self.hidden.weight.device)]}
 
     @property
-    def early(self) -> torch.Tensor:  # type: ignore[override]
+    def early(self) -> torch.Tensor:
         return self.masks["all"][0].to(self.hidden.weight.device)
 
 
@@ -80,7 +81,27 @@ class Multiplied(Base):
         self.register_buffer("early", product.reshape(4), persistent=False)
 
 
-KINDS = (Mask, Masks, Moved, Asked, Multiplied)
+class Remembered(Base):
+    """It asks for the device once, and makes tensors there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.device = self.hidden.weight.device
+
+    @property
+    def early(self) -> torch.Tensor:
+        return torch.arange(4.0, device=self.device).to(self.hidden.weight.device)
+
+
+class Held(Base):
+    """Something has a weak reference to the parameter, so that it must stay the same object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early, self.reference = 1, weakref.ref(self.hidden.weight)
+
+
+KINDS = (Mask, Masks, Moved, Asked, Multiplied, Remembered, pytest.param(Held, marks=on_host))
 
 
 def published(kind: type[Base], name: str) -> tuple[Base, torch.Tensor]:

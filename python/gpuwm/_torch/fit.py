@@ -150,13 +150,28 @@ def _lacks_memory(value: Any, taken: Container[int]) -> bool:
 
 
 def lost(model: nn.Module, stored: Container[str]) -> str | None:
-    """What `__init__` made of parameters without memory, if the version does not have it. stored:
-    names of the version's tensors."""
+    """Why bind can't give memory to all of a model that was built without: what `__init__` made of
+    parameters, if the version does not have it; or what holds one. stored: names of the version's
+    tensors."""
     modules = modules_of(model)
-    for place in places(modules):
-        if place.is_buffer and place.tensor.is_meta and not any(n in stored for n in place.names):
-            return no_memory(place)
-    return next(computed_too_early(modules), None)
+    with let_go(module for _, module in modules):
+        for place in places(modules):
+            if not place.tensor.is_meta:
+                continue
+            if place.is_buffer and not any(name in stored for name in place.names):
+                return no_memory(place)
+            if held := unswappable(place.tensor):
+                return f"{place.name} can't get memory later, since {held}"
+    return next(computed_too_early(modules), None) or _meta_device(modules)
+
+
+def _meta_device(modules: Iterable[tuple[str, nn.Module]]) -> str | None:
+    """An attribute that says on which device the parameters were in empty_init."""
+    for prefix, module in modules:
+        for key, value in module.__dict__.items():
+            if type(value) is torch.device and value.type == "meta":
+                return f"attribute {prefix}{key} is the device meta, where no values are"
+    return None
 
 
 def no_memory(place: Place) -> str:
