@@ -54,7 +54,8 @@ class Job(int):
         job.client, job.what, job.ref = client, what, ref
         return job
 
-    __str__ = int.__repr__
+    def __str__(self) -> str:
+        return int.__repr__(self)
 
     def __repr__(self) -> str:
         return f"<gpuwm.Job {self}: {self.what} {self.ref}>"

@@ -55,8 +55,10 @@ class Handles:
         self._end = weakref.finalize(self, self._library.gpuwm_handles_release, pointer)
         self._end.atexit = False
         self.version: Version = version_of(self._library.gpuwm_handles_version(pointer).contents)
+        self.event: bytes
+        self.holder: int
         self.event, self.holder = self._read_event(pointer)
-        self.segments = self._read_segments(pointer)
+        self.segments: list[Segment] = self._read_segments(pointer)
         count: int = self._library.gpuwm_handles_tensor_count(pointer)
         array = (abi.Tensor * count)()
         for position, tensor in enumerate(array):
@@ -65,7 +67,7 @@ class Handles:
             )
         infos = infos_of(array)
         self.tensors: dict[str, TensorInfo] = {info.name: info for info in infos}
-        self.places = {
+        self.places: dict[str, Place] = {
             info.name: Place(tensor.segment, tensor.offset)
             for info, tensor in zip(infos, array, strict=True)
         }

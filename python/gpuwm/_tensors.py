@@ -111,8 +111,11 @@ class Tensors(collections.abc.Mapping[str, Tensor]):
         return len(self.infos())
 
     # Two mappings are equal only if they are the same object: their tensors are not compared.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other: object, /) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def __contains__(self, name: object) -> bool:
         return (

@@ -23,8 +23,8 @@ class Error(Exception):
         self, message: str, detail: str = "", *, code: int | None = None, name: str = ""
     ) -> None:
         super().__init__(message, detail)
-        self.code = self.default_code if code is None else code
-        self.name = name or errno.errorcode.get(self.code, "")
+        self.code: int = self.default_code if code is None else code
+        self.name: str = name or errno.errorcode.get(self.code, "")
         self.message = message
         self.detail = detail
 
@@ -47,7 +47,7 @@ class LibraryError(Error):
 class NotFound(Error):
     """There is no such model, tag, alias, version, tensor, pin or job."""
 
-    default_code = errno.ENOENT
+    default_code: ClassVar[int] = errno.ENOENT
 
 
 class NoTensor(NotFound, KeyError):
@@ -58,69 +58,69 @@ class NoTensor(NotFound, KeyError):
 class Unreachable(Error):
     """Nobody listens on gpuwmd's socket."""
 
-    default_code = errno.ECONNREFUSED
+    default_code: ClassVar[int] = errno.ECONNREFUSED
 
 
 class NoDevice(Error):
     """There is no such device, or the version is not on it (the message lists where it is), or the
     GPU is lost with what it held (the message says how)."""
 
-    default_code = errno.ENODEV
+    default_code: ClassVar[int] = errno.ENODEV
 
 
 class Busy(Error):
     """It is still in use: tensors live, an alias names the version, or `expect` does not hold."""
 
-    default_code = errno.EBUSY
+    default_code: ClassVar[int] = errno.EBUSY
 
 
 class TimedOut(Error, TimeoutError):
     """It did not happen in the given time."""
 
-    default_code = errno.ETIMEDOUT
+    default_code: ClassVar[int] = errno.ETIMEDOUT
 
 
 class NoRoom(Error):
     """The device has no room. The message says the budget and what is free."""
 
-    default_code = errno.ENOSPC
+    default_code: ClassVar[int] = errno.ENOSPC
 
 
 class Quota(Error):
     """A limit of gpuwmd was reached. The message has its figure."""
 
-    default_code = errno.EDQUOT
+    default_code: ClassVar[int] = errno.EDQUOT
 
 
 class Exists(Error):
     """The tag, alias, pin or rank is taken."""
 
-    default_code = errno.EEXIST
+    default_code: ClassVar[int] = errno.EEXIST
 
 
 class Refused(Error):
     """It is not allowed: the role is missing, or the source lies outside of the roots."""
 
-    default_code = errno.EACCES
+    default_code: ClassVar[int] = errno.EACCES
 
 
 class Mismatch(Error):
     """Two things that must be equal differ: a field of the key, or the layout of a version to
     switch to."""
 
-    default_code = errno.EKEYREJECTED
+    default_code: ClassVar[int] = errno.EKEYREJECTED
 
 
 class Damaged(Error):
     """The bytes are not what they should be, or the version is tainted."""
 
-    default_code = errno.EBADMSG
+    default_code: ClassVar[int] = errno.EBADMSG
 
 
 class Unsupported(Error):
     """It is not supported here. The message says what is missing."""
 
-    default_code = errno.ENOTSUP
+    default_code: ClassVar[int] = errno.ENOTSUP
 
 
 class NotInstalled(Unsupported, ImportError):
@@ -133,41 +133,41 @@ class NotInstalled(Unsupported, ImportError):
 class InChild(Error):
     """The parent made it before a fork. Connect or attach anew in the child."""
 
-    default_code = errno.ECHILD
+    default_code: ClassVar[int] = errno.ECHILD
 
 
 class Lost(Error):
     """The version, or its memory here, is gone. Of a TensorRef: its chunk has another content now,
     or all its readers have come."""
 
-    default_code = errno.ESTALE
+    default_code: ClassVar[int] = errno.ESTALE
 
 
 class Ended(Lost):
     """The region (a pool, queue, blocks, scratch) was closed by its owner, or removed, or it was
     damaged."""
 
-    default_code = errno.ESHUTDOWN
+    default_code: ClassVar[int] = errno.ESHUTDOWN
 
 
 class OwnerDied(Lost):
     """The process that owned the pool or queue, or that was to write the bytes, has exited. The
     message names it."""
 
-    default_code = errno.EOWNERDEAD
+    default_code: ClassVar[int] = errno.EOWNERDEAD
 
 
 class Already(Error):
     """This process has opened the region, or has taken the chunk, or holds the scratch memory. Of a
     release: this process does not hold it."""
 
-    default_code = errno.EALREADY
+    default_code: ClassVar[int] = errno.EALREADY
 
 
 class NotYet(Error):
     """It can't be done now, but later it may be."""
 
-    default_code = errno.EAGAIN
+    default_code: ClassVar[int] = errno.EAGAIN
 
 
 class PoolFull(NotYet):
@@ -178,44 +178,44 @@ class PoolFull(NotYet):
 class NotOpen(Error):
     """A message needs a pool that this process has not opened."""
 
-    default_code = errno.ENXIO
+    default_code: ClassVar[int] = errno.ENXIO
 
 
 class TooLarge(Error):
     """A message is larger than it may be. The error says both sizes."""
 
-    default_code = errno.EMSGSIZE
+    default_code: ClassVar[int] = errno.EMSGSIZE
 
 
 class Closed(Error):
     """The mapping or region was closed, or its `with` block has ended."""
 
-    default_code = errno.EBADF
+    default_code: ClassVar[int] = errno.EBADF
 
 
 class Invalid(Error, ValueError):
     """An argument is wrong."""
 
-    default_code = errno.EINVAL
+    default_code: ClassVar[int] = errno.EINVAL
 
 
 class Cancelled(Error):
     """The job or publish was cancelled."""
 
-    default_code = errno.ECANCELED
+    default_code: ClassVar[int] = errno.ECANCELED
 
 
 class Draining(Error):
     """gpuwmd is draining or stopping."""
 
-    default_code = errno.ESHUTDOWN
+    default_code: ClassVar[int] = errno.ESHUTDOWN
 
 
 class Disconnected(Error):
     """The connection ended. With the code ECONNABORTED the request was done or it was not: look,
     then repeat it."""
 
-    default_code = errno.ECONNRESET
+    default_code: ClassVar[int] = errno.ECONNRESET
 
 
 KINDS: dict[int, type[Error]] = {

@@ -31,8 +31,8 @@ try:
 
     from ._torch import bind, conversion, fit
     from ._torch.build import made_empty
-except ModuleNotFoundError as error:
-    if error.name != "torch":
+except ModuleNotFoundError as _absent:
+    if _absent.name != "torch":
         raise
     raise _needs.no_torch("gpuwm.transformers", _needs.TRANSFORMERS) from None
 

@@ -66,10 +66,10 @@ class Where:
 
     def look(self, handle: Handle) -> None:
         info = handle.version
-        self.socket = handle.socket
-        self.id = lib.text(info.id)
-        self.label = f"{lib.text(info.model)}@{lib.text(info.tag)}"
-        self.device = lib.text(info.device)
+        self.socket: str | None = handle.socket
+        self.id: str = lib.text(info.id)
+        self.label: str = f"{lib.text(info.model)}@{lib.text(info.tag)}"
+        self.device: str = lib.text(info.device)
         self.rank: int = info.rank
 
     def is_same(self, other: Where) -> bool:
@@ -102,12 +102,12 @@ class Handle:
         selection: Selection | None = None,
         private_writes: bool = False,
     ) -> None:
-        self.library = lib.load()
+        self.library: ctypes.CDLL = lib.load()
         self._there = [pointer]  # empty after a detach
         self._uses: list[None] = []  # one entry for each call that is running
         self.socket = socket
-        self.follows = follows
-        self.selection = selection or Selection()
+        self.follows: str = follows
+        self.selection: Selection = selection or Selection()
         self.private_writes = private_writes
         self._table: Table | None = None
         self._give_up = weakref.finalize(self, self.library.gpuwm_drop, pointer)

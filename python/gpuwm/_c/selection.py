@@ -29,7 +29,7 @@ class Selection:
     ) -> None:
         self.layers: frozenset[int] = frozenset() if layers is None else _layers(layers)
         self._globs: tuple[str, ...] = () if glob is None else lib.names(glob, "glob")
-        self.is_all = layers is None and glob is None
+        self.is_all: bool = layers is None and glob is None
         if not self.is_all and not self.layers and not self._globs:
             raise errors.Invalid("no layer and no glob", "None for both takes all tensors")
 

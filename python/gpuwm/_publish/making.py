@@ -118,7 +118,7 @@ class Making:
         self._library = lib.load()
         self._socket = client.socket
         self._name = what.name
-        self.on_host = devices.on_cpu(what.device)
+        self.on_host: bool = devices.on_cpu(what.device)
         self._specs = specs
         is_small = sum(spec.nbytes for spec in specs) <= GIVEN_BYTES
         self._waits = not (what.name is None and self.on_host and is_small)

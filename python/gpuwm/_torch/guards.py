@@ -37,7 +37,7 @@ from .places import Place
 class WriteError(errors.Error):
     """Something would have written into shared memory. Nothing was written."""
 
-    default_code = errno.EROFS
+    default_code: ClassVar[int] = errno.EROFS
 
 
 class Shared:

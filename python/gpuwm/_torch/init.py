@@ -10,7 +10,7 @@ import re
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -25,7 +25,7 @@ from .. import errors
 class Unbound(errors.Error):
     """A module was called whose parameters were never bound. The message has their names."""
 
-    default_code = errno.EADDRNOTAVAIL
+    default_code: ClassVar[int] = errno.EADDRNOTAVAIL
 
 
 class NeedsMemory(errors.Unsupported):

@@ -133,7 +133,7 @@ class Builder(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
         self._keying = Keying(function, options.key, options.code)
-        self.model = options.model or model_of(function)
+        self.model: str = options.model or model_of(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         call = self._call(args, kwargs)

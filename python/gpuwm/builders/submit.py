@@ -32,7 +32,7 @@ class Build(concurrent.futures.Future[T]):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.progress = Progress("build", name, "queued")
+        self.progress: Progress = Progress("build", name, "queued")
 
     def __repr__(self) -> str:
         return f"<gpuwm.builders.Build {self.progress.name}: {self.progress.phase}>"

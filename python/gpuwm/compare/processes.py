@@ -26,8 +26,9 @@ class Gpuwm:
     not."""
 
     def __init__(self, socket: str, device: str, keeps: bool) -> None:
-        self.environment = {**os.environ, "GPUWM_SOCKET": socket}
-        self.device, self.keeps = device, keeps
+        self.environment: dict[str, str] = {**os.environ, "GPUWM_SOCKET": socket}
+        self.device: str = device
+        self.keeps: bool = keeps
 
     def ctl(self, *arguments: str) -> Any:
         done = subprocess.run(
@@ -112,9 +113,9 @@ class Process:
     """One loader's process: loaders.py."""
 
     def __init__(self, name: str, device: str, files: list[str], socket: str) -> None:
-        self.peer = {**loaders.PEERS, **loaders.OTHERS}[name]
-        self.began = time.monotonic()
-        self.child = subprocess.Popen(
+        self.peer: loaders.Peer = {**loaders.PEERS, **loaders.OTHERS}[name]
+        self.began: float = time.monotonic()
+        self.child: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, loaders.__file__, name, device, *files],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -108,8 +108,10 @@ class PageCache:
     went."""
 
     def __init__(self, files: list[str], cold: bool, warm: Callable[[list[str]], None]) -> None:
-        self.files, self.cold, self.warm = files, cold, warm
-        self.size = sum(os.path.getsize(path) for path in files)
+        self.files: list[str] = files
+        self.cold: bool = cold
+        self.warm: Callable[[list[str]], None] = warm
+        self.size: int = sum(os.path.getsize(path) for path in files)
         self.shares: list[float] = []
 
     def prepare(self) -> None:

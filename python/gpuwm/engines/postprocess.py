@@ -21,7 +21,7 @@ class Replay(abc.ABC):
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self.seconds = 0.0
+        self.seconds: float = 0.0
 
     def steps(self) -> Iterator[tuple[Any, Callable[[Any], object]]]:
         for module, run in self._steps():

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import threading
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from .. import errors
 
@@ -20,7 +20,7 @@ class RankEnded(errors.Error):
     """Another rank has ended, or ends with an error that is not gpuwm's. Then no rank can go on,
     with or without gpuwm: each collective operation would miss that rank."""
 
-    default_code = errno.ECONNRESET
+    default_code: ClassVar[int] = errno.ECONNRESET
 
 
 class Coordinator(Protocol):
@@ -39,8 +39,8 @@ class Ranks:
 
     def __init__(self, coordinator: Coordinator | None = None) -> None:
         self._coordinator = coordinator
-        self.rank = 0 if coordinator is None else coordinator.rank_in_group
-        self.world = 1 if coordinator is None else coordinator.world_size
+        self.rank: int = 0 if coordinator is None else coordinator.rank_in_group
+        self.world: int = 1 if coordinator is None else coordinator.world_size
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all ranks, in the order of the ranks. Raises RankEnded."""

@@ -90,8 +90,8 @@ class Graph:
     def __init__(
         self, model: nn.Module, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
     ) -> None:
-        self.opaque = Opaque(opaque)
-        self.ignored = Ignored(ignored)
+        self.opaque: Opaque = Opaque(opaque)
+        self.ignored: Ignored = Ignored(ignored)
         self.nodes: list[Node] = []
         self.leaves: list[Leaf] = []
         self._node_of: dict[int, int] = {}
@@ -100,7 +100,7 @@ class Graph:
         for name, module in named:
             if id(module) not in self._node_of:
                 self._add_node(name, module, "module")
-        self.modules = len(self.nodes)
+        self.modules: int = len(self.nodes)
         for name, module in named:
             self._add_registered(name, module)
         position = 0

@@ -33,7 +33,7 @@ class Memory:
         self._sources = mapping.state_dict()
         self._guard = guard and not mapping.private_writes
         devices = (tensor.device for tensor in self._sources.values())
-        self.device = next(devices, torch.device("cpu"))
+        self.device: torch.device = next(devices, torch.device("cpu"))
         names = {name for tensor in record.tensors for name in tensor.names}
         own = chosen(names, private, "private")
         self._parts = {part for t in record.tensors for part in (t.parts or {}).values()}

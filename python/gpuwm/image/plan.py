@@ -84,10 +84,10 @@ class Matching:
         modules = record.nodes[: record.modules]
         self._positions = {node.name: position for position, node in enumerate(modules)}
         self.problems: list[str] = []
-        self.changes = Changes()
+        self.changes: Changes = Changes()
         self.objects: dict[int, torch.Tensor] = {}
         self._claimed: dict[int, torch.Tensor] = {}  # tensors of the module, by id
-        self.journal = Journal()
+        self.journal: Journal = Journal()
         self._steps: list[Callable[[], None]] = []
         self._queue: deque[tuple[int, Any]] = deque()
         self._seen: dict[tuple[int, int], Any] = {}

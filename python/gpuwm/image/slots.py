@@ -33,7 +33,7 @@ CALL = "call"  # what a bound method or a partial calls, and its arguments
 NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # these share one name space
 
 # What torch keeps in a module for itself. Hooks belong to the caller, and are not recorded.
-INTERNAL = frozenset(
+INTERNAL: frozenset[str] = frozenset(
     name for name in nn.Module().__dict__ if name.startswith("_") or name == "call_super_init"
 ) | {"_compiled_call_impl", "_flat_weight_refs"}
 
@@ -76,7 +76,7 @@ class Opaque:
     OPAQUE."""
 
     def __init__(self, globs: Sequence[str] = ()) -> None:
-        self.globs = tuple(globs)
+        self.globs: tuple[str, ...] = tuple(globs)
         self.kinds: dict[type, str | None] = {}  # the results of owner_kind
 
     def __contains__(self, kind: type) -> bool:
@@ -93,7 +93,7 @@ class Ignored:
     and modules are never among them, and neither is what dicts, lists and tuples hold."""
 
     def __init__(self, globs: Sequence[str] = ()) -> None:
-        self.globs = tuple(globs)
+        self.globs: tuple[str, ...] = tuple(globs)
         self._by_key: dict[str, list[str]] = {}
 
     def fits(self, name: str, key: str) -> bool:

@@ -76,7 +76,7 @@ class Storages:
             self.problems.append(f"{ranges[device][0].leaf.name}: on {device}")
         if len(gpus) > 1:
             self.problems.append("a version is on one device: move the model to one first")
-        self.device = gpus[0] if gpus else torch.device("cpu")
+        self.device: torch.device = gpus[0] if gpus else torch.device("cpu")
         for device in sorted(ranges, key=lambda device: device.type == "cpu"):
             # Not by address: two processes with the same model make the same image.
             for together in sorted(_overlapping(ranges[device]), key=self._first):

@@ -16,7 +16,7 @@ from ..engines.raw import Share
 from ..engines.settings import Settings
 from . import identity, keys
 
-log = logging.getLogger("sglang.gpuwm")
+log: logging.Logger = logging.getLogger("sglang.gpuwm")
 CONFIGURATION = "sglang.configuration"  # metadata: the texts of which the key has only digests
 
 

@@ -23,7 +23,7 @@ class OnGpu:
 
     def __init__(self, address: int, keeper: Keeper, shape: tuple[int, ...]) -> None:
         self._keeper = keeper
-        self.__cuda_array_interface__ = {
+        self.__cuda_array_interface__: dict[str, Any] = {
             "shape": shape,
             "typestr": "|u1",
             "data": (address, not keeper.region.writes),

@@ -152,6 +152,10 @@ class TensorRef(abc.ABC):
 class ChunkRef(TensorRef):
     """A tensor in a chunk of a pool. token: the bytes of the library's token."""
 
+    mode: Mode
+    device: str
+    source: str
+
     def __init__(
         self,
         token: bytes,
@@ -337,6 +341,8 @@ class SharedRef(TensorRef):
     """
 
     mode: Mode = "share"
+    device: str
+    source: str
 
     def __init__(self, ref: Ref, layout: Layout, source: str, keeps: Any = None) -> None:
         self.ref = ref

@@ -103,14 +103,14 @@ class Region:
     """
 
     def __init__(self, pointer: int, client: Client, looks: bool = False) -> None:
-        self.library = lib.load()
+        self.library: ctypes.CDLL = lib.load()
         self.client = client
         self.opens = 0
         self.given_up = False
         self.looks = looks
         self.later: Region | None = None
         self.reached: set[str] = set()  # other GPUs that reach its memory
-        self.pid = os.getpid()
+        self.pid: int = os.getpid()
         self._there = [pointer]  # empty when it was closed
         self._calls: list[None] = []  # one entry for each call that is running
         self._keeper: weakref.ref[Keeper] | None = None
@@ -120,9 +120,9 @@ class Region:
     def _read(self, pointer: int) -> None:
         info = abi_region.RegionInfo()
         self.library.gpuwm_region_info(pointer, ctypes.byref(info))
-        self.id = lib.text(info.id)
-        self.name = lib.text(info.name)
-        self.device = lib.text(info.device)
+        self.id: str = lib.text(info.id)
+        self.name: str = lib.text(info.name)
+        self.device: str = lib.text(info.device)
         self.kind: int = info.kind
         self.nbytes: int = info.bytes
         self.chunks: int = info.chunks

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 Answer = dict[str, Any]
 
 

@@ -29,7 +29,7 @@ from .. import errors
 from .._c.reservation import Reservation
 from .memory import gib
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 ALIGN = 512  # in bytes; torch aligns its allocations in the same way
 
 

@@ -22,7 +22,7 @@ from . import differences, identity, keys
 from . import ranks as groups
 from . import settings as options
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 
 
 class Engine(shared.Engine):

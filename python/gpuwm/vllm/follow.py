@@ -17,7 +17,7 @@ from .._c.events import Event, Events
 from ._switch import StillPaused, Switched, switch
 from .targets import KEEP
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 # The pause after a failure that may pass: short compared with the start of an engine, long compared
 # with a switch.
 RETRY_S = 5.0

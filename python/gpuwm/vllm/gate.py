@@ -29,7 +29,7 @@ from .. import errors
 from . import processes, serving_arguments, standby
 from .answers import Answer
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 
 STARTING, STANDBY, TAKING_OVER, ACTIVE, ENDED = (
     "starting",

@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
     from .moves import Move
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 
 
 class Loader(BaseModelLoader):  # type: ignore[misc]

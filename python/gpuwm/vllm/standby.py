@@ -30,7 +30,7 @@ from .lockfile import LockFile
 from .processes import LONG_S, Process, Watch
 from .record import ACTIVE, TAKING_OVER, Record
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 
 # How long a process may take to be gone after SIGKILL: some milliseconds, with a GPU some hundred.
 # One that takes longer is stuck in the kernel.

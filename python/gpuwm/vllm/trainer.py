@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from .fill import Skeleton
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 # How many of its own versions a publisher leaves: the one that engines move to, and the one that
 # they move from.
 KEEP_LAST = 2

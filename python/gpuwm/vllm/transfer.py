@@ -39,7 +39,7 @@ from .._torch import registry
 from ..engines.clock import Clock
 from . import model_loader, moves, refusals
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 Step = TypeVar("Step", bound=Callable[..., None])
 
 

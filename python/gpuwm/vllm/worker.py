@@ -48,7 +48,7 @@ from .answers import answering
 from .extension import Extension
 from .lifeline import Lifeline
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 
 # A part of the GPU that is free on any GPU: vLLM's own check does not know of versions.
 UNCHECKED_UTILIZATION = 1e-9

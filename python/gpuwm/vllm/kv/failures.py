@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import time
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 _EVERY_S = 60.0  # a full or ended region fails in every step; the log needs one line
 
 

@@ -26,7 +26,7 @@ from .layout import Layout
 from .messages import Rank, Report, Step
 from .page import Page
 
-log = logging.getLogger("vllm.gpuwm")
+log: logging.Logger = logging.getLogger("vllm.gpuwm")
 _FIGURES_S = 60.0  # between two lines of the log
 
 
