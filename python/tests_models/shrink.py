@@ -1,0 +1,224 @@
+"""Configurations of transformers made small by rule: what a field's name says decides.
+
+A rule divides all widths by one number, in the configuration and in those that it holds, so that
+whatever fitted together fits still: heads and their dimensions, towers and their projections.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+# The parts of a name that say what a number counts. The first that matches decides.
+KINDS = (
+    ("id", re.compile(r"(_id|_ids|_index|_token_indices|token)$|^(unk|mask|pad|bos|eos)_index$")),
+    ("vocabulary", re.compile(r"vocab|^num_embeddings$|_vocabulary")),
+    ("positions", re.compile(r"max_.*position|^n_positions$|^n_ctx$|model_max_length|max_seq_len")),
+    # Of one head, and parts of it: those of rotary embeddings add up to half of it.
+    ("head", re.compile(r"head_dim$|_section$|^(d_kv|kv_channels|rotary_dim)$|query_pre_attn")),
+    ("heads", re.compile(r"heads(_per_(stage|layer))?$|^n_head$")),
+    ("image", re.compile(r"(image|img|train)_size$|feat(ure)?_sizes$|_image_sizes?$")),
+    (
+        "routing",
+        re.compile(r"experts?_per_tok|^(moe_)?top_?k|moe_k$|topk_group|n_group$|expert_group$"),
+    ),
+    ("experts", re.compile(r"(num|n)_.*experts$|moe_num_experts$|num_experts$")),
+    ("groups", re.compile(r"groups?$")),
+    ("kept", re.compile(r"kernel|patch|stride|window|padding|ratio|num_mel|chunk|_bins$")),
+    ("layers", re.compile(r"(num|n)_.*layers?$|(^|_)layers$|^depths?$|^num_blocks$|^n_layer$")),
+    (
+        "width",
+        re.compile(
+            r"dim(s|ension)?$|dim_per_|size(s)?$|width|channels?(_list)?$|rank|_model$|inner|n_embd"
+            r"|filters$|^d_|_d_|units$|features$|channel_size$|kv_channels"
+            r"|^hidden$|dims$|_chs$|^widths?$"
+        ),
+    ),
+)
+TOP_VOCABULARY = 1024
+TOP_POSITIONS = 4096
+TOP_LAYERS = 2
+TOP_EXPERTS = 8
+TOP_ROUTING = 2  # experts of a token, groups of experts
+TOP_IMAGE = 256
+TOP_GROUPS = 32  # more of them are as many as there are channels
+LENGTH = 8  # of a series
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """divide: widths by, to no less than `least`. heads: there are fewer heads, of the width that
+    they had; else each is narrower. layers, vocabulary, images: whether these are capped too.
+    filled: numbers of experts that a configuration leaves open are set."""
+
+    divide: int
+    least: int
+    heads: bool
+    layers: bool
+    vocabulary: bool
+    images: bool
+    filled: bool
+
+    def __str__(self) -> str:
+        names = ("heads", "layers", "vocabulary", "images")
+        fewer = [name for name in names if getattr(self, name)]
+        text = f"widths/{self.divide} to {self.least}" + "".join(
+            f", fewer {name}" for name in fewer
+        )
+        return text + ", experts set" * self.filled
+
+
+# Tried in this order, until one makes a model that runs.
+RULES = tuple(
+    Rule(divide, least, heads, layers, vocabulary, images, filled)
+    for vocabulary in (True, False)
+    for layers in (True, False)
+    for divide in (16, 8, 32, 4, 64, 2, 1)
+    for least in (4, 32)  # there are norms with 32 groups of channels
+    for heads in (True, False)
+    for images in (True, False)
+    for filled in (False, True)
+)
+
+
+def kind_of(name: str) -> str:
+    return next((kind for kind, pattern in KINDS if pattern.search(name)), "kept")
+
+
+def shrunk(config: Any, rule: Rule) -> Any:
+    """A copy of the configuration."""
+    made = copy.deepcopy(config)
+    _shrink(made, rule)
+    return made
+
+
+def smaller(given: dict[str, Any], rule: Rule) -> dict[str, Any]:
+    """The arguments of a constructor, by their names."""
+    layers = _layers(given, rule)
+    return {name: _smaller(name, value, rule, layers) for name, value in given.items()}
+
+
+def configs(config: Any) -> Iterator[Any]:
+    """The configuration, and those that it holds."""
+    yield config
+    for value in vars(config).values():
+        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+            yield from configs(value)
+
+
+def _shrink(config: Any, rule: Rule) -> None:
+    layers = _layers(vars(config), rule)
+    for name, value in list(vars(config).items()):
+        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+            _shrink(value, rule)
+        else:
+            config.__dict__[name] = _smaller(name, value, rule, layers)
+    for name in ("backbone", "architecture"):
+        if isinstance(getattr(config, name, None), str):
+            config.__dict__[name] = _smallest_of_its_kind(getattr(config, name))
+
+
+def _layers(fields: dict[str, Any], rule: Rule) -> dict[int, int]:
+    """How many layers there are instead of how many. A number of stages stays."""
+    counts = [value for name, value in fields.items() if rule.layers and kind_of(name) == "layers"]
+    stages = {len(each) for each in counts if isinstance(each, (list, tuple))}
+    return {
+        each: _capped(each, TOP_LAYERS)
+        for each in counts
+        if _is_number(each) and each not in stages
+    }
+
+
+def _smallest_of_its_kind(name: str) -> str:
+    """timm has a small model for tests in many of its files."""
+    import timm
+
+    if not timm.is_model(name):
+        return name
+    file = timm.models.model_entrypoint(name).__module__.rpartition(".")[2]
+    return next(iter(timm.list_models("test_*", module=file)), name)
+
+
+def _smaller(name: str, value: Any, rule: Rule, layers: dict[int, int]) -> Any:
+    if value is None:
+        return _filled(name, rule)
+    if isinstance(value, dict):
+        return {key: _smaller(str(key), each, rule, layers) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return _fewer(name, value, rule, layers)
+    if not _is_number(value):
+        return value
+    return _number(name, value, rule, layers)
+
+
+def _filled(name: str, rule: Rule) -> int | None:
+    """For a field that has no value. Models of time series want to be told their lengths."""
+    if name in ("prediction_length", "context_length"):
+        return LENGTH
+    tops = {"experts": TOP_EXPERTS, "routing": TOP_ROUTING}
+    return tops.get(kind_of(name)) if rule.filled else None
+
+
+def _fewer(name: str, value: Any, rule: Rule, layers: dict[int, int]) -> Any:
+    """A list with an entry for each layer gets as many as there are layers now, and one of indices
+    of layers only those that there are. The layers of stages become fewer, and not the stages."""
+    if rule.layers and kind_of(name) == "layers" and all(map(_is_number, value)):
+        return type(value)(_capped(each, TOP_LAYERS) for each in value)
+    if len(value) in layers and len(value) > TOP_LAYERS:
+        value = _spread(value, layers[len(value)])
+    elif layers and re.search(r"ind(ex|ic)|layers$|blocks$|_ids$", name):
+        there = [each for each in value if not _is_number(each) or each < TOP_LAYERS]
+        return type(value)(there or ([TOP_LAYERS - 1] if value else []))
+    return type(value)(_smaller(name, each, rule, layers) for each in value)
+
+
+def _spread(values: Any, count: int) -> Any:
+    """The first entries, with one of each kind if kinds differ."""
+    if all(isinstance(each, str) for each in values):
+        kinds = list(dict.fromkeys(values))[:count]
+        return type(values)(kinds + list(values)[: count - len(kinds)])
+    return values[:count]
+
+
+def _number(name: str, value: int, rule: Rule, layers: dict[int, int]) -> int:
+    kind = kind_of(name)
+    if kind == "id" and rule.vocabulary:
+        return value if value < TOP_VOCABULARY else TOP_VOCABULARY - 1 - value % 64
+    if kind == "vocabulary" and rule.vocabulary:
+        return _capped(value, TOP_VOCABULARY)
+    if kind == "positions":
+        return _capped(value, TOP_POSITIONS)
+    if kind == "image" and rule.images:
+        return _halved(value, TOP_IMAGE)
+    if kind == "routing":
+        return _capped(value, TOP_ROUTING)
+    if kind == "experts":
+        return _capped(value, TOP_EXPERTS)
+    if kind == "layers":
+        return layers.get(value, value)
+    if kind == "heads" and rule.heads:
+        return max(1, value // rule.divide)
+    if kind == "head" and not rule.heads and value % rule.divide == 0:
+        return value // rule.divide
+    if kind == "groups" and value <= TOP_GROUPS:
+        return value
+    if kind in ("width", "groups") and value % rule.divide == 0:
+        return max(value // rule.divide, min(rule.least, value))
+    return value
+
+
+def _halved(value: int, top: int) -> int:
+    while value > top and value % 2 == 0:
+        value //= 2
+    return value
+
+
+def _capped(value: int, top: int) -> int:
+    return min(value, top)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
