@@ -116,7 +116,7 @@ GPUWMD_TEST(nameless, a_commit_without_a_mapping_is_refused)
 	struct gpuwm_client *client = client_new();
 
 	FAILS(gpuwm_publish_commit(begin(d, client), NULL), EINVAL);
-	cr_expect(strstr(gpuwm_error()->detail, "gpuwm_publish_commit_attached"));
+	cr_expect(strstr(gpuwm_error()->detail, "commit it and stay attached"));
 	expect_gone(d);
 	gpuwm_close(client);
 }
