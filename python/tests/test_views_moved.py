@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -158,6 +159,8 @@ def test_a_switch_is_a_write_into_a_modules_tensors(name: str, which: str) -> No
     second = name.replace("views@", "views@second-")
     gpuwm.image.publish(Mixer(3, hold), second)
     if which == "installed":
+        del model, mapping
+        gc.collect()  # another attachment would be in the switch's way
         with gpuwm.empty_init():
             model = Mixer(2, hold)
         mapping = gpuwm.image.install(model, name).mapping
