@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
-import tempfile
 from typing import TYPE_CHECKING
 
 from . import errors
@@ -13,6 +12,8 @@ from ._attach import attach_mapping
 from ._tensors import Tensors
 
 if TYPE_CHECKING:
+    import tempfile
+
     from typing_extensions import Unpack
 
     from ._lease import MapOptions
@@ -41,6 +42,8 @@ def files(ref: str | Tensors, **options: Unpack[MapOptions]) -> tempfile.Tempora
     if not isinstance(ref, Tensors):
         with attach_mapping(ref, **options) as mapping:
             return files(mapping)
+    import tempfile  # with random, which takes long to import
+
     folder = tempfile.TemporaryDirectory(prefix="gpuwm-")  # mkdtemp's mode is 0700
     try:
         for name, content in ref.files.items():
