@@ -29,15 +29,18 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def classes_of_the_package() -> dict[str, type]:
-    """By name. A name that begins with _ is nobody's to see."""
+    """By name. A name that begins with _ is nobody's to see. Where two modules have a class of one
+    name, it is the public one."""
     for name in ("gpuwm._handles", "gpuwm.vllm.trainer"):
         importlib.import_module(name)
-    return {
+    found = {
         name: each
         for module in [m for n, m in sys.modules.items() if n.split(".")[0] == "gpuwm"]
         for name, each in vars(module).items()
         if inspect.isclass(each) and each.__module__ == module.__name__ and name[0] != "_"
     }
+    public = {name: getattr(module, name) for module in PUBLIC for name in module.__all__}
+    return found | {name: each for name, each in public.items() if inspect.isclass(each)}
 
 
 def returned(value: Any) -> Iterator[str]:
@@ -184,7 +187,7 @@ def test_what_binding_did_is_short(checkpoint: Callable[[Tensors], str]) -> None
         model = nn.Sequential(*(Biased() for _ in range(layers)))
     told = shown(w.bind(model))
     assert told.startswith("BindResult(shared=[0.bias, 1.bias, 2.bias, 3.bias, and 296 more], ")
-    assert told.endswith("private=[], missing=[], unexpected=[], tied=[])")
+    assert told.endswith("private=[], missing=[], unexpected=[], tied=[], views=[])")
     assert shown(w.check(model)).startswith("CheckResult(shared=[0.bias, ")
     assert len(shown(gpuwm.image.describe(model))) < 300
 

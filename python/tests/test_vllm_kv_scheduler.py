@@ -54,7 +54,7 @@ class Half:
         self.opens += 1
         memory = self.memories[rank.region]
         if memory.down:
-            raise gpuwm.NotFound(f"there is no region {rank.region}")
+            raise gpuwm.NotFound(f"there is no {rank.region}")
         return Blocks(memory)
 
     def open_again(self) -> None:
