@@ -193,7 +193,7 @@ Test(switching, a_key_that_can_not_be_is_refused_before_gpuwmd_is_asked)
 
 	options.key_count = 1;
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", &options), -EINVAL));
-	cr_assert(strstr(gpuwm_error()->message, "a key of 1 fields, but they are NULL") != NULL);
+	cr_assert(strstr(gpuwm_error()->message, "a key of 1 fields, which were not given") != NULL);
 	options.key = &wrong;
 	cr_assert(eq(int, gpuwm_switch(mapping, "m@v2", &options), -EINVAL));
 	cr_assert(strstr(gpuwm_error()->message, "the key's field \"a b\" has a character") != NULL);
