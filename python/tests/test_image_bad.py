@@ -89,7 +89,8 @@ def test_a_class_of_parameters_that_nobody_imported() -> None:
     class Mine(nn.Parameter):
         pass
 
-    assert refused(Holder(weight=Mine(numbers(2))), Holder()) == [
+    model = Holder(weight=Mine(numbers(2)))  # pytest's assert would hold what it is made of
+    assert refused(model, Holder()) == [
         "class: weight is a test_image_bad.test_a_class_of_parameters_that_nobody_imported.<locals>"
         ".Mine in the version, and this process has imported no such class: import it"
     ]

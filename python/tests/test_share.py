@@ -118,5 +118,5 @@ def test_thousands_leave_nothing(daemon: Daemon) -> None:
     rss, fds, own = shared(300)
     after = shared(2000)
     assert after[0] < rss + GROWTH_KIB
-    assert after[2] == own
+    assert after[2] <= own  # what earlier tests held may go meanwhile
     assert abs(after[1] - fds) <= 4  # a checker of a GPU's memory may have come or gone
