@@ -95,7 +95,7 @@ class Blocks:
 
     def _check(self) -> None:
         if self.memory.down:
-            raise gpuwm.Ended("the region of blocks has ended")
+            raise gpuwm.Ended("the block cache has ended")
 
     def _of(self, key: bytes) -> int | None:
         """The first slot with that key, if its check is the same."""
@@ -151,7 +151,7 @@ class Blocks:
             self._want(number)
             numbers.append(number)
         if not numbers:
-            raise gpuwm.PoolFull("the region of blocks has no room")
+            raise gpuwm.PoolFull("the block cache has no room")
         return Reserved(numbers, self.memory)
 
     def _room(self) -> int | None:
