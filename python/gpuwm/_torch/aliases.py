@@ -246,7 +246,7 @@ def _others(
     for tensor, is_held in _all_tensors():
         if tensor.grad_fn is not None:
             roots.append(tensor.grad_fn)
-        if uses.add(tensor) and is_held and (key := _key(tensor)) in held:
+        if uses.add(tensor) and is_held and (key := _key(tensor)) in held and not _is_ours(tensor):
             held[key].append(tensor)
     for tensor in _saved(roots):
         uses.add(tensor)
@@ -290,6 +290,13 @@ def _all_tensors() -> Iterator[tuple[torch.Tensor, bool]]:
             # tensor besides.
             of_others = sys.getrefcount(each) - 3 - (each._use_count() > 1)
             yield each, of_others > 0
+
+
+def _is_ours(tensor: torch.Tensor) -> bool:
+    """Whether an object of this package holds it: one that a traceback keeps, of a call that was
+    refused."""
+    package = __name__.partition(".")[0] + "."
+    return any(type(each).__module__.startswith(package) for each in gc.get_referrers(tensor))
 
 
 def _described(tensor: torch.Tensor, besides: Sequence[object]) -> str:
