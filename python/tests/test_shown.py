@@ -179,6 +179,7 @@ def test_blocks(daemon: Daemon) -> None:
         assert shown(held).endswith(", given back>")
 
 
+@by_torch
 def test_what_binding_did_is_short(checkpoint: Callable[[Tensors], str]) -> None:
     """Of a model with hundreds of names, a line says what kind they are, and how many."""
     layers = 300

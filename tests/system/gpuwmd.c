@@ -340,10 +340,11 @@ static void spare_loaders_end(struct gpuwmd *d)
 	json_decref(status);
 }
 
+/* It may have fewer than at the start, when a description was being written. */
 static bool idle(struct gpuwmd *d)
 {
 	return is_unused(d) && checkers_end(d) && status_of(d, "standby") == 1 &&
-	       fds_of(d->pid) == d->fds + fds_held(d) &&
+	       fds_of(d->pid) <= d->fds + fds_held(d) &&
 	       (!d->keeper || fds_of(d->keeper) == d->keeper_fds + fds_held(d));
 }
 
