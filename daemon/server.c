@@ -137,7 +137,10 @@ static int make_parts(struct server *server)
 	connect_floors(server);
 	made &= net_init(&server->net) == 0;
 	made &= work_init(&server->work) == 0;
-	return made && server->keeping && server->notify && server->roots ? 0 : -ENOMEM;
+	if (!made || !server->keeping || !server->notify || !server->roots)
+		return -ENOMEM;
+	quota_set_coming(server->ledger.quota, versions_coming, &server->work);
+	return 0;
 }
 
 int server_new(struct config *config, struct server **ret_server, struct error *error)

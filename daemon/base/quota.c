@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define IN_BYTES_THINGS false
 #define IN_BYTES_BYTES true
@@ -25,6 +26,8 @@ struct quota_user {
 struct quota {
 	struct quota_limits limits;
 	struct quota_user *users;
+	quota_coming_fn *coming; /* may be NULL */
+	void *coming_data;
 };
 
 struct quota *quota_new(const struct quota_limits *limits)
@@ -39,6 +42,12 @@ struct quota *quota_new(const struct quota_limits *limits)
 void quota_set_limits(struct quota *quota, const struct quota_limits *limits)
 {
 	quota->limits = *limits;
+}
+
+void quota_set_coming(struct quota *quota, quota_coming_fn *coming, void *data)
+{
+	quota->coming = coming;
+	quota->coming_data = data;
 }
 
 struct quota *quota_free(struct quota *quota)
@@ -90,13 +99,45 @@ static const char *figure(enum quota_kind kind, uint64_t amount, char text[FIGUR
 	return text;
 }
 
+static struct quota_coming coming_for(const struct quota *quota, uid_t uid)
+{
+	struct quota_coming coming = {0};
+
+	if (quota->coming)
+		quota->coming(quota->coming_data, uid, &coming);
+	return coming;
+}
+
+/* Says in the detail how much of the quota comes back by itself, if some does. */
+static void tell_coming(const struct quota *quota, uid_t uid, enum quota_kind kind, char *detail, size_t size)
+{
+	const struct quota_coming coming = coming_for(quota, uid);
+	char amount[FIGURE_TEXT], when[64] = "being freed";
+	size_t used = strlen(detail);
+
+	if (coming.amounts[kind] == 0)
+		return;
+	if (coming.in_ms > 0)
+		snprintf(when, sizeof(when), "freed %llu ms from now", (unsigned long long)coming.in_ms);
+	snprintf(detail + used, size - used,
+		 ", or wait: %llu version%s of uid %u %s %s, which gives %s %s back%s",
+		 (unsigned long long)coming.versions, coming.versions == 1 ? "" : "s", (unsigned)uid,
+		 coming.versions == 1 ? "is" : "are", when, figure(kind, coming.amounts[kind], amount),
+		 quota_rows[kind].noun,
+		 coming.in_ms > 0 ? " (in the grace time after its start gpuwmd frees nothing, so that "
+				    "workers can take their leases again)"
+				  : "");
+}
+
 static int exhausted(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t used, uint64_t more,
 		     struct error *error)
 {
-	char most[FIGURE_TEXT], held[FIGURE_TEXT], asked[FIGURE_TEXT], detail[128];
+	char most[FIGURE_TEXT], held[FIGURE_TEXT], asked[FIGURE_TEXT];
+	char detail[TEXT_BYTES_MAX + 1]; /* three short sentences */
 
 	snprintf(detail, sizeof(detail), "an operator may raise %s in [limits] of gpuwmd's configuration",
 		 quota_rows[kind].key);
+	tell_coming(quota, uid, kind, detail, sizeof(detail));
 	figure(kind, quota->limits.per_uid[kind], most);
 	if (more == 1 && used == quota->limits.per_uid[kind])
 		return error_set(error, -EDQUOT, detail, "uid %u has all %s %s that it may have", (unsigned)uid,

@@ -76,10 +76,21 @@ extern const struct quota_limits quota_defaults;
 struct quota; /* a table of users; a user without charges is forgotten */
 struct quota_user;
 
+/* What a user's versions that are on their way to be freed give back. */
+struct quota_coming {
+	uint64_t versions; /* how many they are */
+	uint64_t amounts[QUOTA_KINDS];
+	uint64_t in_ms; /* when they go, from now; 0: they are going */
+};
+/* Adds to *ret, which is zeroed, what the user will get back. */
+typedef void quota_coming_fn(void *data, uid_t uid, struct quota_coming *ret);
+
 /* Returns NULL if there is no memory. */
 struct quota *quota_new(const struct quota_limits *limits);
 /* Sets the limits for new charges. Older charges stay, even beyond the limits. */
 void quota_set_limits(struct quota *quota, const struct quota_limits *limits);
+/* Refusals say from now on what `coming` tells of the user. */
+void quota_set_coming(struct quota *quota, quota_coming_fn *coming, void *data);
 /* Frees the table, whose charges have all been given back. Returns NULL. */
 struct quota *quota_free(struct quota *quota);
 
@@ -91,7 +102,8 @@ struct quota_charge {
 	uint64_t amount;
 };
 
-/* Charges one. Fails with -EDQUOT (the message has the limit, its figure and its key) and -ENOMEM. */
+/* Charges one. Fails with -EDQUOT and -ENOMEM. The refusal has the limit, its figure, its key, and what of it the user will get back
+ * without doing anything. */
 int quota_charge(struct quota *quota, uid_t uid, enum quota_kind kind, struct quota_charge *ret,
 		 struct error *error);
 /* Charges an amount, which may be 0 and grow later. */

@@ -457,6 +457,8 @@ int registry_retire(struct registry *registry, struct version *version, struct e
 /* Checks that the version may be retired by force. Fails with -EBUSY if it has pins (the message lists them). */
 int version_check_unpinned(const struct version *version, struct error *error);
 
+/* Adds what its owner is charged with for the version. Of bytes: those of segments that no other version holds. */
+void version_add_coming(const struct version *version, struct quota_coming *coming);
 /* Returns whether nobody wants the version any more: it is retiring, or is ready and has no name, and has neither leases nor
  * pins. */
 bool version_unwanted(const struct version *version);

@@ -136,6 +136,29 @@ int version_charge_part(struct version *version, uint64_t fds, uint64_t index_by
 	return r;
 }
 
+void version_add_coming(const struct version *version, struct quota_coming *coming)
+{
+	const struct version_charges *charges = &((const struct version_record *)version)->charges;
+
+	if (!charges->version.user)
+		return;
+	coming->versions++;
+	coming->amounts[charges->version.kind]++;
+	coming->amounts[QUOTA_FDS] += charges->fds.amount;
+	coming->amounts[QUOTA_INDEX_BYTES] += charges->index_bytes.amount;
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *part = &version->replicas[i];
+
+		for (uint32_t k = 0; k < part->segment_count; k++) {
+			const struct segment_hold *hold = &part->segments[k];
+			const bool alone = hold->segment->holds == hold && !hold->next;
+
+			if (hold->last || alone)
+				coming->amounts[QUOTA_BYTES] += hold->segment->charge.quota.amount;
+		}
+	}
+}
+
 int version_adopt_charges(struct version *version, struct quota *quota, struct error *error)
 {
 	struct version_record *record = record_of(version);

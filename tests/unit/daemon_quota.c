@@ -69,6 +69,38 @@ Test(quota, refusal_names_the_limit_its_figure_and_its_key)
 	quota_release(&charge);
 }
 
+static void two_versions(void *data, uid_t uid, struct quota_coming *ret)
+{
+	const uint64_t *in_ms = data;
+
+	if (uid == 7)
+		*ret = (struct quota_coming){.versions = 2, .in_ms = *in_ms, .amounts[QUOTA_REQUESTS] = 5};
+}
+
+Test(quota, refusal_says_what_comes_back_by_itself)
+{
+	uint64_t in_ms = 4045;
+
+	quota_set_coming(quota, two_versions, &in_ms);
+	cr_assert_eq(quota_charge_amount(quota, 7, QUOTA_REQUESTS, 2, &(struct quota_charge){0}, &error),
+		     -EDQUOT);
+	cr_expect(strstr(error.detail, "2 versions of uid 7 are freed 4045 ms from now, which gives 5 waiting "
+				       "requests back (in the grace time"),
+		  "%s", error.detail);
+	in_ms = 0;
+	cr_assert_eq(quota_charge_amount(quota, 7, QUOTA_REQUESTS, 2, &(struct quota_charge){0}, &error),
+		     -EDQUOT);
+	cr_expect(strstr(error.detail, "are being freed, which gives 5 waiting requests back"), "%s",
+		  error.detail);
+	cr_expect_null(strstr(error.detail, "grace"), "%s", error.detail);
+	cr_assert_eq(quota_charge_amount(quota, 7, QUOTA_LEASES, 9, &(struct quota_charge){0}, &error),
+		     -EDQUOT);
+	cr_expect_null(strstr(error.detail, "wait"), "%s", error.detail);
+	cr_assert_eq(quota_charge_amount(quota, 8, QUOTA_REQUESTS, 2, &(struct quota_charge){0}, &error),
+		     -EDQUOT);
+	cr_expect_null(strstr(error.detail, "wait"), "%s", error.detail);
+}
+
 Test(quota, of_zero_refuses_an_unknown_user_and_keeps_nothing)
 {
 	cr_expect_eq(quota_charge(quota, 9, QUOTA_PUBLISHES, &(struct quota_charge){0}, &error), -EDQUOT);

@@ -86,6 +86,8 @@ void versions_free_unused(struct work *work, struct version *version);
 void versions_mark_unused(struct work *work, struct version *version);
 /* Returns whether a version of the model is being freed or is about to be: what it is charged with returns soon. */
 bool versions_are_being_freed(const struct work *work, const char *model);
+/* Adds up what the user's versions that are being freed, or will be freed when the grace time is over, give back. data: the work. */
+void versions_coming(void *data, uid_t uid, struct quota_coming *ret);
 /* Frees all versions that nothing holds, because the grace time is over. */
 void versions_free_all_unused(struct work *work);
 

@@ -130,6 +130,21 @@ bool versions_are_being_freed(const struct work *work, const char *model)
 	return false;
 }
 
+void versions_coming(void *data, uid_t uid, struct quota_coming *ret)
+{
+	const struct work *work = data;
+	struct version *version = NULL;
+	bool all_go = true;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->owner != uid || !(version->freeing || version_unwanted(version)))
+			continue;
+		version_add_coming(version, ret);
+		all_go = all_go && version->freeing;
+	}
+	ret->in_ms = all_go ? 0 : keeping_grace_ms(work->keeping);
+}
+
 void versions_free_again(struct work *work)
 {
 	struct version *version = NULL;
