@@ -109,6 +109,7 @@ static void grace_over(void *data)
 	struct server *server = data;
 
 	versions_free_all_unused(&server->work);
+	work_later(&server->work, LATER_ROOM); /* what a worker took again does not come back */
 }
 
 /* Each floor gets those below it. */

@@ -88,6 +88,43 @@ static struct quota_user *user_add(struct quota *quota, uid_t uid)
 	return user;
 }
 
+static bool fits(const struct quota *quota, enum quota_kind kind, uint64_t used, uint64_t more)
+{
+	const uint64_t most = quota->limits.per_uid[kind];
+
+	return more == 0 || (used <= most && more <= most - used);
+}
+
+/* ---- what comes back by itself ---- */
+
+static struct quota_coming coming_for(const struct quota *quota, uid_t uid)
+{
+	struct quota_coming coming = {0};
+
+	if (quota->coming)
+		quota->coming(quota->coming_data, uid, &coming);
+	return coming;
+}
+
+bool quota_comes(const struct quota *quota, uid_t uid, const uint64_t needs[QUOTA_KINDS])
+{
+	const struct quota_coming coming = coming_for(quota, uid);
+	bool lacks = false;
+
+	for (enum quota_kind kind = 0; kind < QUOTA_KINDS; kind++) {
+		const uint64_t used = quota_used(quota, uid, kind), back = coming.amounts[kind];
+
+		if (fits(quota, kind, used, needs[kind]))
+			continue;
+		lacks = true;
+		if (!fits(quota, kind, used > back ? used - back : 0, needs[kind]))
+			return false;
+	}
+	return lacks;
+}
+
+/* ---- charges ---- */
+
 #define FIGURE_TEXT 24 /* the digits of 64 bits, or what bytes_format writes */
 
 /* "5", or "12.0 GiB". */
@@ -97,15 +134,6 @@ static const char *figure(enum quota_kind kind, uint64_t amount, char text[FIGUR
 		return bytes_format(amount, text);
 	snprintf(text, FIGURE_TEXT, "%llu", (unsigned long long)amount);
 	return text;
-}
-
-static struct quota_coming coming_for(const struct quota *quota, uid_t uid)
-{
-	struct quota_coming coming = {0};
-
-	if (quota->coming)
-		quota->coming(quota->coming_data, uid, &coming);
-	return coming;
 }
 
 /* Says in the detail how much of the quota comes back by itself, if some does. */
@@ -150,9 +178,9 @@ static int exhausted(const struct quota *quota, uid_t uid, enum quota_kind kind,
 static int check_limit(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t more,
 		       struct error *error)
 {
-	uint64_t used = quota_used(quota, uid, kind), most = quota->limits.per_uid[kind];
+	const uint64_t used = quota_used(quota, uid, kind);
 
-	if (more == 0 || (used <= most && more <= most - used))
+	if (fits(quota, kind, used, more))
 		return 0;
 	return exhausted(quota, uid, kind, used, more, error);
 }

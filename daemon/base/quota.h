@@ -91,6 +91,8 @@ struct quota *quota_new(const struct quota_limits *limits);
 void quota_set_limits(struct quota *quota, const struct quota_limits *limits);
 /* Refusals say from now on what `coming` tells of the user. */
 void quota_set_coming(struct quota *quota, quota_coming_fn *coming, void *data);
+/* Returns whether the user lacks some of `needs`, and will have all of them without doing anything. */
+bool quota_comes(const struct quota *quota, uid_t uid, const uint64_t needs[QUOTA_KINDS]);
 /* Frees the table, whose charges have all been given back. Returns NULL. */
 struct quota *quota_free(struct quota *quota);
 

@@ -1,5 +1,6 @@
 #include "publish.h"
 #include "registry_internal.h"
+#include "relocation.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -140,6 +141,7 @@ static int add_part(struct publish *publish, const struct publish_request *reque
 		.heard_ms = request->heard_ms,
 		.given = {-1, -1},
 		.silence_ms = request->silence_ms,
+		.fds = part_fds(request->segments),
 	};
 	publish->part_count++;
 	*ret_part = part;
@@ -203,6 +205,8 @@ static int publish_begin_new(struct publish_table *table, struct registry *regis
 	if (r == 0 && !request->by_operator)
 		r = version_charges_begin(&charges, quota, request->uid, !request->model, error);
 	if (r == 0)
+		r = quota_grow(&charges.fds, part_fds(request->segments), error);
+	if (r == 0)
 		r = charge_bytes(request, quota, request->uid, request->by_operator, &charge, error);
 	if (r == 0)
 		r = publish_add_version(registry, request, &publish->version, error);
@@ -255,7 +259,12 @@ static int publish_join(struct publish_table *table, struct quota *quota, const 
 		r = charge_bytes(request, quota, publish->version->owner, publish->version->by_operator,
 				 &charge, error);
 	if (r == 0)
+		r = version_charge_fds(publish->version, part_fds(request->segments), error);
+	if (r == 0) {
 		r = add_part(publish, request, &charge, ret_part, error);
+		if (r < 0)
+			version_uncharge_fds(publish->version, part_fds(request->segments));
+	}
 	budget_release(&charge);
 	return r;
 }

@@ -30,6 +30,7 @@ struct publish_part {
 	struct given given;
 	uint64_t silence_ms; /* how long the publisher may give no sign of life before its commit */
 	uint64_t doubted_ms; /* steady: when gpuwmd first found the publisher silent for too long; 0: not yet */
+	uint64_t fds; /* descriptors that the version's owner was charged with at the begin */
 };
 
 struct publish {
@@ -73,7 +74,14 @@ struct publish_request {
 	size_t group_count;
 	const uint64_t *heard_ms; /* as in publish_part; valid as long as the publisher lives */
 	uint64_t silence_ms; /* as in publish_part */
+	uint64_t segments; /* how many the part will have */
 };
+
+/* Returns how many descriptors a part of so many segments has: the segments and an index. */
+static inline uint64_t part_fds(uint64_t segments)
+{
+	return segments + 1;
+}
 
 /* Begins a publish or joins one, charges the budget, and adds the part. Sets *ret_part, which belongs to the table, as its
  * publish does. quota NULL: the publish of a load counts for no quota. The number of loaders limits loads, and a load must not wait

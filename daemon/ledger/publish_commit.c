@@ -1,6 +1,7 @@
 /* A part of a publish is committed and checked: its memory becomes the version's. */
 #include "publish.h"
 #include "registry_internal.h"
+#include "relocation.h"
 #include "../../base/bytes.h"
 
 #include <errno.h>
@@ -168,6 +169,7 @@ int publish_checked(struct registry *registry, struct publish *publish, struct p
 {
 	struct version *version = publish->version;
 	struct replica *replica = &version->replicas[part->replica];
+	const uint64_t fds = part_fds(count_new(checked)), more = fds > part->fds ? fds - part->fds : 0;
 	struct made made;
 	int r;
 
@@ -184,11 +186,12 @@ int publish_checked(struct registry *registry, struct publish *publish, struct p
 	r = make_segments(checked, &made, error);
 	if (r < 0)
 		return r;
-	r = version_charge_part(version, count_new(checked) + 1, checked->part.index.bytes, error);
+	r = version_charge_part(version, more, checked->part.index.bytes, error);
 	if (r < 0) {
 		made_clear(&made);
 		return r;
 	}
+	version_uncharge_fds(version, part->fds + more - fds); /* of segments that are resident already */
 	replica_take(version, replica, checked, &made);
 	version_count(version, replica);
 	return 0;

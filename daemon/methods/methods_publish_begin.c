@@ -25,6 +25,8 @@ struct begin {
 	struct joiners joiners;
 	bool give;
 	bool evicts; /* versions were demoted for it */
+	bool awaits_quota; /* it waits, as long as its client asked for, until versions of the same user are freed */
+	int64_t wait_ms; /* what its client asked for */
 	struct publish_request request;
 };
 
@@ -49,7 +51,9 @@ static int begin_of(struct request *request, const struct publish_begin_params *
 		.by_operator = request->session->kind == SESSION_ADMIN,
 		.heard_ms = &request->session->client->heard_ms,
 		.silence_ms = request->server->config->publish_silence_ms,
+		.segments = params->segments,
 	};
+	begin->wait_ms = params->wait_ms;
 	if (params->publish) {
 		begin->join = *params->publish;
 		begin->request.join = &begin->join;
@@ -325,6 +329,24 @@ static int begin_now(struct request *request, struct begin *begin, struct error 
 	return begin_as_publisher(request, begin, error);
 }
 
+/* Returns whether a begin that a quota refused would get on when versions of its user are freed. */
+static bool quota_will_do(const struct request *request, const struct begin *begin)
+{
+	const struct ledger *ledger = &request->server->ledger;
+	const struct publish *joined =
+		begin->request.join ? publish_find(ledger->publishes, begin->request.join) : NULL;
+	uint64_t needs[QUOTA_KINDS] = {
+		[QUOTA_FDS] = part_fds(begin->request.segments),
+		[QUOTA_BYTES] = begin->request.bytes,
+	};
+
+	if (joined)
+		return quota_comes(ledger->quota, joined->version->owner, needs);
+	needs[QUOTA_PUBLISHES] = 1;
+	needs[begin->request.model ? QUOTA_VERSIONS : QUOTA_NAMELESS] = 1;
+	return quota_comes(ledger->quota, begin->request.uid, needs);
+}
+
 /* What a begin that ended with this code waits for. gpuwmd answers a release before it frees the version, which counts until
  * then: a user who is at the limit of versions without a name, and releases one, gets another one. */
 static enum room_wait wait_of(const struct request *request, struct begin *begin, int code, struct error *error)
@@ -341,6 +363,8 @@ static enum room_wait wait_of(const struct request *request, struct begin *begin
 
 	if (code == -EDQUOT && !begin->request.model && versions_are_being_freed(work, begin->name.model))
 		return ROOM_FREED;
+	if (code == -EDQUOT && begin->wait_ms != 0 && quota_will_do(request, begin))
+		return ROOM_QUOTA;
 	if (code != -ENOSPC)
 		return ROOM_NEVER;
 	wait = room_wait(work, need.device, need.bytes, 0, need.loader);
@@ -364,7 +388,8 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 
 	(void)changed;
 	if (wait == ROOM_CONTEXTS || wait == ROOM_EVICTED ||
-	    (wait == ROOM_FREED && (waiter->timed || begin->evicts)))
+	    (wait == ROOM_FREED && (waiter->timed || begin->evicts || begin->awaits_quota)) ||
+	    (wait == ROOM_QUOTA && begin->awaits_quota))
 		return;
 	if (r == -ENOSPC)
 		explain_room(&waiter->request, begin, &error);
@@ -431,6 +456,9 @@ int method_publish_begin(struct request *request, const void *params, struct err
 	case ROOM_EVICTED:
 		note_wait(request, &begin, "versions that are demoted are");
 		return wait_for_room(request, &begin, -1, error);
+	case ROOM_QUOTA:
+		begin.awaits_quota = true;
+		return wait_for_room(request, &begin, begin.wait_ms, error);
 	case ROOM_NEVER:
 		break;
 	}

@@ -181,6 +181,7 @@ int method_region_create(struct request *request, const void *given, struct erro
 	case ROOM_FREED:
 		return wait_for_room(request, &wish, params->use, FREED_WAIT_MS, error);
 	case ROOM_EVICTED: /* nothing is demoted for regions */
+	case ROOM_QUOTA:
 	case ROOM_NEVER:
 		break;
 	}

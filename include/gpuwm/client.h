@@ -985,6 +985,10 @@ struct gpuwm_publish_options {
 	/* Only with `cached`: gpuwmd retires the version this many milliseconds after the version has
 	 * become ready, or once no alias names it any more. At most 2,592,000,000 (30 days). 0: never. */
 	uint64_t ttl_ms;
+	/* How long to wait (0: not at all; -1: for ever) if a quota of the user has no room, and will have
+	 * room when versions of the user are freed: gpuwmd frees nothing in the grace time after its
+	 * start (10 s by default). */
+	int64_t wait_ms;
 };
 
 /* Begins to make a version, or one part of it. The call reserves budget on the device and plans the
@@ -1006,7 +1010,8 @@ struct gpuwm_publish_options {
  *   -EBUSY   Somebody else has claimed the name. The message says who.
  *   -ENOSPC  The device has no room. The message says the budget and what is free.
  *   -EINVAL  A spec or an option is wrong. For a spec the message names the tensor.
- *   -EDQUOT  A limit of this user was reached. The message names the limit.
+ *   -EDQUOT  A limit of this user was reached. The message names the limit, and what of it comes
+ *            back by itself; options.wait_ms waits for that.
  *   -EAGAIN  The library's thread could not be made. */
 int gpuwm_publish_begin(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
 			const struct gpuwm_tensor_spec *specs, size_t count,

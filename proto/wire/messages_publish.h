@@ -26,6 +26,8 @@ struct publish_begin_params {
 	const char *alias;
 	bool give; /* gpuwmd gives the memory */
 	const struct cache_params *cache;
+	uint64_t segments; /* how many the part will have */
+	int64_t wait_ms; /* for versions of the user that are on their way to be freed: 0: not at all; -1: for ever */
 };
 struct publish_begin_result {
 	const struct version_id *publish, *version;

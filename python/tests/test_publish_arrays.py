@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Daemon, eventually, run_python
+from conftest import Daemon, eventually, run_python, running
 
 import gpuwm
 from gpuwm._publish import making
@@ -245,3 +245,23 @@ def test_one_part_dies_and_all_fail(daemon: Daemon, name: str) -> None:
     assert "gpuwm.errors.Cancelled" in error
     with pytest.raises(gpuwm.Error):
         gpuwm.attach(name)
+
+
+# ---- a quota ------------------------------------------------------------------------------------
+
+
+def test_it_waits_for_what_the_grace_time_keeps() -> None:
+    arrays = {"a": np.ones(4, np.float32)}
+    limits = ("--set", "limits.fds_per_uid=3", "--set", "limits.grace_ms=60000")
+    with running(*limits, keeper=True) as daemon, ThreadPoolExecutor(1) as pool:
+        gpuwm.publish(arrays, "m@v1", bind=False)
+        daemon.restart()
+        daemon.admin.remove_alias("m", "current")
+        daemon.admin.retire("m@v1")
+        for wait in (None, 0.1):
+            with pytest.raises(gpuwm.Quota, match="which gives 2 descriptors in the store back"):
+                gpuwm.publish(arrays, "m@v2", bind=False, wait=wait)
+        second = pool.submit(gpuwm.publish, arrays, "m@v2", bind=False, wait=60)
+        eventually(lambda: daemon.admin.status()["waiting"] == 1)
+        daemon.admin.retire("m@v1", force=True)
+        assert second.result().tag == "v2"

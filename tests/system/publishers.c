@@ -40,6 +40,7 @@ struct begin {
 	const uint8_t *join; /* NULL: a new one */
 	uid_t join_uid;
 	gid_t join_gid; /* 0: none */
+	int64_t wait_ms;
 };
 
 static void put_id(struct message_writer *w, const char *key, uint32_t id)
@@ -50,17 +51,10 @@ static void put_id(struct message_writer *w, const char *key, uint32_t id)
 	message_end(w);
 }
 
-/* The code of publish_begin; p->sock is sock then. */
-static int begin(struct raw_publish *p, int sock, const struct begin *what)
+static void begin_ask(int sock, const struct begin *what)
 {
-	static struct raw_reply reply;
 	struct message_writer w;
-	struct fields f;
-	int code;
 
-	*p = (struct raw_publish){
-		.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = what->bytes};
-	strcpy(p->device, "host");
 	raw_request(&w, 2, "publish_begin");
 	message_put_text(&w, "name", what->name);
 	message_put_text(&w, "device", "host");
@@ -75,9 +69,23 @@ static int begin(struct raw_publish *p, int sock, const struct begin *what)
 		put_id(&w, "gids", what->join_gid);
 		message_end(&w);
 	}
+	message_put_i64(&w, "wait_ms", what->wait_ms);
 	raw_send(sock, &w);
+}
+
+/* The code of the answer; p->sock is sock then. */
+static int begin_answer(struct raw_publish *p, int sock, const struct begin *what)
+{
+	static struct raw_reply reply;
+	struct fields f;
+	int code;
+
+	*p = (struct raw_publish){
+		.sock = sock, .checker = -1, .segment = -1, .index = -1, .bytes = what->bytes};
+	strcpy(p->device, "host");
 	cr_assert(raw_receive(sock, &reply));
 	code = reply.message.error.code;
+	raw_refused_with(&reply.message.error);
 	if (code == 0) {
 		fields_of(&f, reply.message.body);
 		fields_hex128(&f, "publish", p->id);
@@ -85,6 +93,12 @@ static int begin(struct raw_publish *p, int sock, const struct begin *what)
 	}
 	raw_reply_clear(&reply);
 	return code;
+}
+
+static int begin(struct raw_publish *p, int sock, const struct begin *what)
+{
+	begin_ask(sock, what);
+	return begin_answer(p, sock, what);
 }
 
 /* From a whole begin to a version that is ready: the first code that is none. */
@@ -379,6 +393,83 @@ GPUWMD_TEST_BY(publishers, limits_of_a_user_hold_after_a_restart,
 	publish_end(&p);
 	DROP(d, "m@v2", "m@v3");
 	close(owner);
+}
+
+/* The room that only the owner's version m@v1 takes comes back when the grace time is over: it is retired, and not freed yet. */
+static int kept_without_room(struct gpuwmd *d)
+{
+	int owner = client_as(d, OWNER, 0);
+	struct raw_publish p;
+
+	cr_assert_eq(publish(&p, owner, "m@v1", KB(4)), 0, "%s", raw_refusal());
+	publish_end(&p);
+	kept_kill(d, SIGKILL);
+	close(owner);
+	OK(swap_to(d, "m", NULL, true)); /* retires it */
+	return client_as(d, OWNER, 0);
+}
+
+/* By force a version is freed in the grace time too. */
+static void drop_at_once(struct gpuwmd *d, const char *model, const char *ref)
+{
+	OK(swap_to(d, model, NULL, false));
+	OK(gpuwm_retire_by_force(d->admin, ref, 0, SOON_MS));
+}
+
+/* No test waits until this grace time is over. */
+#define KEPT_TWO_FDS "grace_ms = 60000\nfds_per_uid = 3\n" KEPT_FLAGS
+
+GPUWMD_TEST_BY(publishers, a_refusal_in_the_grace_time_says_what_comes_back, kept_scene(KEPT_TWO_FDS),
+	       gpuwmd_stop_empty)
+{
+	int owner = kept_without_room(d);
+	struct raw_publish p;
+
+	cr_assert_eq(begin(&p, owner, &(struct begin){.name = "m@v2", .bytes = KB(4)}), -EDQUOT);
+	cr_assert(strstr(raw_refusal(), "1 version of uid 61001 is freed "), "%s", raw_refusal());
+	cr_assert(strstr(raw_refusal(), " ms from now, which gives 2 descriptors in the store back"), "%s",
+		  raw_refusal());
+	/* The same refusal comes when the time is over. */
+	cr_assert_eq(begin(&p, owner, &(struct begin){.name = "m@v2", .bytes = KB(4), .wait_ms = 200}),
+		     -EDQUOT);
+	cr_assert(strstr(raw_refusal(), "1 version of uid 61001 is freed "), "%s", raw_refusal());
+	OK(gpuwm_retire_by_force(d->admin, "m@v1", 0, SOON_MS));
+	cr_assert_eq(publish(&p, owner, "m@v3", KB(4)), 0, "%s", raw_refusal());
+	publish_end(&p);
+	drop_at_once(d, "m", "m@v3");
+	close(owner);
+}
+
+GPUWMD_TEST_BY(publishers, a_begin_with_a_time_waits_for_what_comes_back, kept_scene(KEPT_TWO_FDS),
+	       gpuwmd_stop_empty)
+{
+	const struct begin second = {.name = "m@v2", .bytes = KB(4), .wait_ms = -1};
+	int owner = kept_without_room(d), gone = client_as(d, OWNER, 0), none = client_as(d, OTHER, 0);
+	struct raw_publish p;
+
+	/* What does not come back is not waited for. */
+	cr_assert_eq(publish(&p, none, "n@v1", KB(4)), 0, "%s", raw_refusal());
+	publish_end(&p);
+	cr_assert_eq(begin(&p, none, &(struct begin){.name = "n@v2", .bytes = KB(4), .wait_ms = -1}), -EDQUOT);
+	begin_ask(owner, &second);
+	begin_ask(gone, &(struct begin){.name = "m@v3", .bytes = KB(4), .wait_ms = -1});
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 2));
+	close(gone);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
+	kept_kill(d, SIGTERM);
+	cr_assert_eq(begin_answer(&p, owner, &second), -ECONNRESET,
+		     "it stops, and the next one is to be asked");
+	close(owner);
+	owner = client_as(d, OWNER, 0);
+	begin_ask(owner, &second);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "waiting") == 1));
+	OK(gpuwm_retire_by_force(d->admin, "m@v1", 0, SOON_MS));
+	cr_assert_eq(begin_answer(&p, owner, &second), 0, "%s", raw_refusal());
+	cr_assert_eq(raw_publish_abort(&p), 0);
+	publish_end(&p);
+	close(owner);
+	close(none);
+	drop_at_once(d, "n", "n@v1");
 }
 
 /* ---- for how long -------------------------------------------------------- */

@@ -383,6 +383,27 @@ LedgerTest(publish, charges_its_owner_until_it_has_failed)
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 0);
 }
 
+LedgerTest(publish, charges_its_descriptors_when_it_begins)
+{
+	request = request_of("v1", 0, 2);
+	request.segments = 4;
+	begin(&request);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 5, "four segments and an index");
+	cr_assert_eq(check(2, 10, &content_a), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 3, "what was not used returns");
+	request = request_of("v1", 1, 2);
+	request.join = &publish->id;
+	request.segments = 1;
+	begin(&request);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 5);
+	cr_expect_eq(begin(&request), -EEXIST);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 5, "what was refused charges nothing");
+	cr_assert_eq(check(3, 10, &content_a), 0);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 7, "one segment, and two more");
+	give_up();
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_FDS), 0);
+}
+
 LedgerTest(publish, joined_by_another_user_charges_its_owner)
 {
 	struct publish_request joining = request_of("v1", 1, 2);

@@ -101,6 +101,23 @@ Test(quota, refusal_says_what_comes_back_by_itself)
 	cr_expect_null(strstr(error.detail, "wait"), "%s", error.detail);
 }
 
+Test(quota, comes_if_all_that_a_user_lacks_comes_back)
+{
+	uint64_t needs[QUOTA_KINDS] = {[QUOTA_REQUESTS] = 1}, in_ms = 0;
+	struct quota_charge held;
+
+	quota_set_coming(quota, two_versions, &in_ms);
+	cr_expect_not(quota_comes(quota, 7, needs), "it lacks nothing");
+	cr_assert_eq(quota_charge(quota, 7, QUOTA_REQUESTS, &held, &error), 0);
+	cr_expect(quota_comes(quota, 7, needs));
+	needs[QUOTA_REQUESTS] = 2;
+	cr_expect_not(quota_comes(quota, 7, needs), "more than the limit");
+	needs[QUOTA_REQUESTS] = 1;
+	needs[QUOTA_PUBLISHES] = 1;
+	cr_expect_not(quota_comes(quota, 7, needs), "this one stays away");
+	quota_release(&held);
+}
+
 Test(quota, of_zero_refuses_an_unknown_user_and_keeps_nothing)
 {
 	cr_expect_eq(quota_charge(quota, 9, QUOTA_PUBLISHES, &(struct quota_charge){0}, &error), -EDQUOT);

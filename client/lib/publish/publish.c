@@ -285,6 +285,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		.give = !options->name && !memory_kind_of(options->device)->is_gpu &&
 			publish->plan.segment_count == 1 && publish->plan.total <= GIVEN_BYTES_MAX,
 		.cache = options->cached ? &cache : NULL,
+		.segments = publish->plan.segment_count,
 	};
 	struct reply reply;
 	struct call call;
@@ -293,7 +294,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (r < 0)
 		return r;
 	call_begin(&call, publish->client, &form_publish_begin, &params);
-	r = call_run(&call, -1, &reply, error);
+	call.has_time = true;
+	r = call_run(&call, options->wait_ms, &reply, error);
 	if (r < 0)
 		return r;
 	publish->round = call.round;

@@ -79,7 +79,9 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 		if (left != 0 && record_row(call->form->params, "wait_ms"))
 			message_put_i64(&call->request, "wait_ms", left);
 		message_end(&call->request);
-		if (wait_ms == 0)
+		if (call->has_time)
+			answer_ms = -1;
+		else if (wait_ms == 0)
 			answer_ms = CALL_TIMEOUT_MS;
 		else
 			answer_ms =
@@ -88,7 +90,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 		if (!again)
 			break;
 		/* One that waits meets many restarts; another one may be what ends gpuwmd. */
-		if (losses == 0 || wait_ms != 0)
+		if (losses == 0 || wait_ms != 0 || call->has_time)
 			patience = patience_of(call, wait_ms, deadline);
 	}
 	message_writer_clear(&call->request);

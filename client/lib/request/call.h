@@ -12,6 +12,7 @@ struct call {
 	struct message_writer request; /* its params are open */
 	uint64_t
 		only; /* the caller may set it: only the connection of this round will do, else -ECONNRESET; 0: any */
+	bool has_time; /* the caller may set it: wait_ms is only for gpuwmd, and the answer may come at any time */
 	uint64_t round; /* of the connection that answered */
 	bool in_doubt; /* gpuwmd may have done the request, and its answer did not come */
 	/* How often gpuwmd went away after it had got the request, without an answer and without saying that it stops. */

@@ -16,6 +16,7 @@ enum room_wait {
 	ROOM_CONTEXTS, /* the contexts of other loaders, which will end */
 	ROOM_FREED, /* memory that is being freed */
 	ROOM_EVICTED, /* versions that are demoted for it: evictions.c */
+	ROOM_QUOTA, /* versions of the same user that are on their way to be freed, which count for its quotas until then */
 };
 /* Returns what so many bytes of the device, which do not fit now, have to wait for. beside: bytes that will be charged
  * before them. loader: the loader that wants the bytes and has its context already, or NULL. If two loaders would wait for

@@ -190,6 +190,7 @@ class PublishOptions(ctypes.Structure):
         ("cached", c_bool),
         ("keep_last", c_uint32),
         ("ttl_ms", c_uint64),
+        ("wait_ms", c_int64),
     )
 
 

@@ -94,7 +94,8 @@ def cached(ttl: float | None, keep_last: int | None) -> Cached | None:
 
 class What(NamedTuple):
     """The name of a version, and where it is made. name: None: it has none. device: "host" or a
-    UUID. owner: whose versions its mapping may be switched to. cached: None: it is not."""
+    UUID. owner: whose versions its mapping may be switched to. cached: None: it is not. wait_ms:
+    how long to wait for what the user's versions that are being freed give back."""
 
     name: str | None
     device: str
@@ -107,6 +108,7 @@ class What(NamedTuple):
     join_uids: Sequence[int] = ()
     join_gids: Sequence[int] = ()
     cached: Cached | None = None
+    wait_ms: int = 0
 
 
 class Making:
@@ -255,6 +257,7 @@ def options_of(what: What, specs: Sequence[Spec]) -> abi.PublishOptions:
         cached=what.cached is not None,
         keep_last=what.cached.keep_last if what.cached else 0,
         ttl_ms=what.cached.ttl_ms if what.cached else 0,
+        wait_ms=what.wait_ms,
     )
 
 

@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     announce: Callable[[str], object] | None
     progress: Hook | None
     client: clients.Client | None
+    wait: float | None
 
 
 class BindOptions(Options, total=False):
@@ -63,7 +64,6 @@ class CopyOptions(Options, total=False):
     """And those with bind=False."""
 
     dtype: DTypeLike | None
-    wait: float | None
 
 
 class AllOptions(BindOptions, CopyOptions, total=False):
@@ -133,10 +133,14 @@ def publish(
     - join_uids, join_gids: with the first part: the users and groups (at most 16 of each, by
       number) who may join, besides the user who began. For everybody else there is no such publish
       (NotFound).
-    - wait: with bind=False: how many seconds to wait for the other parts. After TimedOut this part
-      stays. None: return when this part is committed, for a process that makes several parts in one
-      thread. Then nobody knows yet whether the version will be ready, and it fails if the
-      connection of `client`, which must be given, ends before all parts have begun.
+    - wait: how many seconds to wait if a quota of this user has no room, and versions of the user
+      that are being freed will make room: gpuwmd frees nothing in its first 10 seconds. If wait is
+      not given, publish raises Quota at once.
+      With bind=False also: how many seconds to wait for the other parts (not given: for ever).
+      After TimedOut this part stays. None: return when this part is committed, for a process that
+      makes several parts in one thread. Then nobody knows yet whether the version will be ready,
+      and it fails if the connection of `client`, which must be given, ends before all parts have
+      begun.
     - progress: gets a gpuwm.Progress after each tensor. None: what `gpuwm.set_progress` says.
     - client: None: a connection of its own.
 
@@ -184,6 +188,7 @@ def publish(
         join_uids=options.get("join_uids", ()),
         join_gids=options.get("join_gids", ()),
         cached=cached(options.get("ttl"), options.get("keep_last")),
+        wait_ms=lib.milliseconds(options.get("wait"), "wait"),
     )
     specs = [part.spec for part in gathered.parts]
     options_of(what, specs)  # raises before anything is connected
