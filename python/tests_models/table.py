@@ -27,7 +27,7 @@ A program tried the models of transformers and timm, one after the other:
 3. The program compared all tensors of `state_dict()`, and what the forward pass returned for the same inputs, in every bit.
    Rules make the inputs as well: from the names of what `forward` takes, and from the configuration.
 
-`python -m tests_models` makes the rows, and `python -m tests_models.table` this page. `scripts/slow` repeats the sweeps in
+`python -m tests_models` makes the rows, and `python -m tests_models.table` this page. `tests/models.sh` repeats the sweeps in
 pieces.
 """  # noqa: E501
 MEANINGS = {
