@@ -11,10 +11,7 @@ from torch import nn
 
 from .graph import Graph, Node, described, is_carried
 from .objects import MISSING, Objects
-from .slots import ATTRIBUTE, owner_kind, slots, step
-
-# The kinds of owners that such an object may be, and consist of.
-_KINDS = frozenset(("object", "dict", "list", "tuple"))
+from .slots import ATTRIBUTE, PARTED, owner_kind, slots, step
 
 
 def positions(nodes: Sequence[Node], modules: int) -> frozenset[int]:
@@ -71,7 +68,7 @@ class _Walk:
         kind = owner_kind(value, self._graph.opaque)
         if kind == "module" and self._graph.is_in_tree(value):
             return
-        if kind not in _KINDS or self._objects.owner(self._graph.node_of(value)) is MISSING:
+        if kind not in PARTED or self._objects.owner(self._graph.node_of(value)) is MISSING:
             yield name, value
             return
         for slot in slots(value):

@@ -141,6 +141,8 @@ def _kind_of_class(kind: type, opaque: Opaque) -> str | None:
     return "object" if kind.__dictoffset__ or _slots_of_class(kind) else None
 
 
+# The kinds of owners that an object on a tensor may be, and consist of.
+PARTED = frozenset(("object", "dict", "list", "tuple"))
 _BUILTIN: tuple[tuple[str, type], ...] = (
     ("dict", dict),
     ("list", list),
