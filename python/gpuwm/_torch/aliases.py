@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from . import fit, guards, init, tensors
+from . import extents, fit, guards, init, tensors
 
 
 class Moved(NamedTuple):
@@ -158,8 +158,7 @@ def _key(tensor: torch.Tensor) -> int:
 def _range(tensor: torch.Tensor) -> tuple[int, int]:
     """The bytes of its storage that it spans. Tensors without memory have no addresses, but they
     have these."""
-    steps = zip(tensor.size(), tensor.stride(), strict=True)
-    span = 1 + sum((n - 1) * step for n, step in steps)
+    span = extents.span(tensor.size(), tensor.stride())
     begin = int(tensor.storage_offset())
     return begin * tensor.element_size(), (begin + span) * tensor.element_size()
 

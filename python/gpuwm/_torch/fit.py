@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from . import parametrized
+from . import extents, parametrized
 from .init import is_plain
 from .places import Place, modules_of, places
 
@@ -266,8 +266,7 @@ def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def equal_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one dtype and shape have the same elements."""
-    a, b = (t.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8) for t in (one, other))
-    return torch.equal(a, b)
+    return torch.equal(extents.bytes_of(one), extents.bytes_of(other))
 
 
 def _recomputed(module: nn.Module, key: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from . import extents
 from .init import has_attributes
 from .places import Place
 
@@ -33,10 +34,7 @@ def tensors_on(tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         path, each = left.pop()
         if isinstance(each, torch.Tensor):
             yield path, each
-        elif (
-            slots.owner_kind(each, opaque) in ("object", "dict", "list", "tuple")
-            and id(each) not in seen
-        ):
+        elif slots.owner_kind(each, opaque) in slots.PARTED and id(each) not in seen:
             seen[id(each)] = each
             found = slots.slots(each)
             left += [(slots.step(path, slot.kind, slot.key), slot.value) for slot in found]
@@ -81,9 +79,6 @@ def _same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors have the same dtype and the same elements in the same order."""
     if one.is_meta or other.is_meta or one.dtype != other.dtype or one.nbytes != other.nbytes:
         return False
-    return torch.equal(_bytes(one), _bytes(other))
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    plain = torch.Tensor._make_subclass(torch.Tensor, tensor, False)  # without a class's own cpu()
-    return plain.cpu().contiguous().reshape(-1).view(torch.uint8)
+    # without the cpu() of a class of theirs
+    plain = (torch.Tensor._make_subclass(torch.Tensor, each, False) for each in (one, other))
+    return torch.equal(*(extents.bytes_of(each.cpu()) for each in plain))

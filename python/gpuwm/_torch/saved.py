@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from .._publish.parts import Gathered
-from . import extra_state
+from . import extents, extra_state
 from .init import is_plain
 from .places import Place
 
@@ -172,16 +172,9 @@ def _storage(tensor: torch.Tensor) -> tuple[torch.device, int]:
 
 
 def _lies_in(tensor: torch.Tensor, place: torch.Tensor) -> bool:
-    begin, end = _range(place)
-    first, last = _range(tensor)
+    begin, end = extents.addresses(place)
+    first, last = extents.addresses(tensor)
     return begin <= first < last <= end
-
-
-def _range(tensor: torch.Tensor) -> tuple[int, int]:
-    if tensor.numel() == 0:
-        return 0, 0
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + span * tensor.element_size()
 
 
 def _is_copy(tensor: torch.Tensor, place: torch.Tensor) -> bool:
@@ -190,9 +183,4 @@ def _is_copy(tensor: torch.Tensor, place: torch.Tensor) -> bool:
     if not is_plain(tensor) or place.is_meta or tensor.size() != place.size():
         return False
     same = place.to(tensor.dtype)
-    return torch.equal(_bytes(tensor.to(place.device)), _bytes(same))
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return dense.view(-1).view(torch.uint8)
+    return torch.equal(extents.bytes_of(tensor.to(place.device)), extents.bytes_of(same))

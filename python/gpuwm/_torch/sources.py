@@ -12,7 +12,7 @@ from torch import nn
 from .._c import dtypes
 from .._publish.making import Making, Spec
 from .._publish.parts import Gathered, Part, expanded
-from . import aliases, guards, hanging, saved
+from . import aliases, extents, guards, hanging, saved
 from .init import is_plain
 from .places import Place, modules_of, places
 
@@ -148,8 +148,7 @@ def _repeats(tensor: torch.Tensor) -> bool:
     """Whether the tensor has fewer elements in memory than it says."""
     if tensor.numel() == 0:
         return False
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
-    return span < tensor.numel()
+    return extents.span(tensor.size(), tensor.stride()) < tensor.numel()
 
 
 def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...] | None:

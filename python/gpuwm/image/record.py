@@ -12,6 +12,7 @@ import torch
 from .. import errors
 from .._c.handle import TensorInfo
 from .._mapping import Mapping as Attached
+from .._torch import extents
 from . import values
 from .graph import Graph, Held, Leaf, Node
 from .shells import configs_of
@@ -405,7 +406,7 @@ class _Reader:
         )
         within: str = self._stored[stored]
         item, there = dtype.itemsize, self._sizes[within]
-        span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        span = extents.span(shape, strides)
         _demand(
             0 not in shape and offset % item == 0 and offset + span * item <= there,
             f"tensor {name} needs bytes {offset} to {offset + span * item} of {within}, which has "

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.parameter import is_lazy
 
+from .._torch import extents
 from .._torch.init import is_plain
 from .._torch.sources import NAMES
 from .graph import Leaf, plain_class
@@ -69,7 +70,7 @@ class Storages:
             elif leaf.tensor.numel() == 0:
                 self.views[self._positions[id(leaf)]] = View(None, 0)
             else:
-                found = _Range(*_range(leaf.tensor), leaf)
+                found = _Range(*extents.addresses(leaf.tensor), leaf)
                 ranges.setdefault(leaf.tensor.device, []).append(found)
         gpus = [device for device in ranges if device.type != "cpu"]
         for device in gpus if len(gpus) > 1 else ():
@@ -132,13 +133,6 @@ def unstorable(tensor: torch.Tensor) -> str | None:
     if tensor.requires_grad and not tensor.is_leaf:
         return "computed with gradients: detach() it, or load under torch.no_grad()"
     return None
-
-
-def _range(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses of its first byte, and behind its last byte."""
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
-    begin = tensor.data_ptr()
-    return begin, begin + span * tensor.element_size()
 
 
 def _overlapping(ranges: list[_Range]) -> Iterator[list[_Range]]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .. import _program
+from .._torch import extents
 from .._torch.init import is_plain
 from .slots import class_name
 
@@ -66,8 +67,7 @@ def encoded_with_tensors(value: Any) -> Json:
     if type(value) is io.BytesIO:
         return {"stream": _base64(value.getvalue())}
     if isinstance(value, torch.Tensor) and is_plain(value) and not value.is_meta:
-        dense = value.detach().cpu().contiguous()
-        content = dense.view(-1).view(torch.uint8).numpy().tobytes()
+        content = extents.bytes_of(value.cpu()).numpy().tobytes()
         dtype = str(value.dtype).removeprefix("torch.")
         return {"data": [dtype, list(value.size()), _base64(content)]}
     return encoded(value)

@@ -16,6 +16,7 @@ from torch.multiprocessing import reductions
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import errors
+from .._torch import extents
 
 # Dtypes that vLLM converts to each other when it loads, as it does with files.
 FLOATS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
@@ -89,7 +90,7 @@ class Tensors:
             yield pair
 
     def _note(self, name: str, tensor: torch.Tensor) -> None:
-        begin, end = _span(tensor)
+        begin, end = extents.addresses(tensor)
         if begin == end:
             return
         at = bisect.bisect_left(self._spans, (begin, 0, ""))
@@ -102,7 +103,7 @@ class Tensors:
 
     def name_of(self, tensor: torch.Tensor) -> str | None:
         """The name of the tensor whose memory this one reads, or None if it was computed."""
-        begin, end = _span(tensor)
+        begin, end = extents.addresses(tensor)
         at = bisect.bisect_right(self._spans, (begin, 2**64, "")) - 1
         if at < 0 or not begin < end <= self._spans[at][1]:
             return None
@@ -136,7 +137,9 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, parameters: dict[str, torch.Tensor], tensors: Tensors) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tensors = tensors
-        self._spans = sorted((*_span(tensor), name) for name, tensor in parameters.items())
+        self._spans = sorted(
+            (*extents.addresses(tensor), name) for name, tensor in parameters.items()
+        )
         self._written: dict[str, list[tuple[int, int]]] = {name: [] for name in parameters}
         self._scattered = dict.fromkeys(parameters, 0)  # bytes that were written in several pieces
 
@@ -154,7 +157,7 @@ class Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if name is not None:
                 _check_dtype(name, source.dtype, to.dtype)
                 self._tensors.read[name] += source.numel()
-        begin, end = _span(to)
+        begin, end = extents.addresses(to)
         at = bisect.bisect_right(self._spans, (begin, 2**64, "")) - 1
         if at < 0 or end > self._spans[at][1]:
             return
@@ -177,15 +180,6 @@ def _writes(func: Any) -> bool:
     schema = getattr(func, "_schema", None)  # operators of higher order have none
     alias = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
     return alias is not None and bool(alias.is_write)
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses of the first byte, and behind the last."""
-    if tensor.numel() == 0:
-        return tensor.data_ptr(), tensor.data_ptr()
-    last = sum((n - 1) * s for n, s in zip(tensor.size(), tensor.stride(), strict=True))
-    begin = tensor.data_ptr()
-    return begin, begin + (last + 1) * tensor.element_size()
 
 
 def _union(spans: list[tuple[int, int]]) -> int:
