@@ -1,6 +1,7 @@
 #include "extras.h"
 
 #include "format.h"
+#include "name_list.h"
 #include "roots.h"
 #include "../../base/utf8.h"
 
@@ -207,36 +208,9 @@ static int add_entry(struct extras *extras, const char *name, const struct stat 
 
 /* ---- folders ------------------------------------------------------------- */
 
-/* The subfolders of a folder, for later: one folder is open at a time. */
-struct inner_folders {
-	char **names;
-	size_t count;
-};
-
-static int inner_add(struct extras *extras, struct inner_folders *inner, const char *name)
-{
-	char **names = inner->names, *copy = strdup(name);
-
-	if (copy && (inner->count & (inner->count - 1)) == 0)
-		names = realloc(names, (2 * inner->count + 1) * sizeof(*names));
-	if (names)
-		inner->names = names;
-	if (!copy || !names) {
-		free(copy);
-		return extras_no_memory(extras);
-	}
-	names[inner->count++] = copy;
-	return 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* prefix: the folder, which ends with a slash, or "". */
+/* prefix: the folder, which ends with a slash, or "". inner: its subfolders, for later: one folder is open at a time. */
 static int look_at(struct extras *extras, int dir, const char *prefix, const char *entry,
-		   struct inner_folders *inner)
+		   struct name_list *inner)
 {
 	char name[EXTRA_NAME_BYTES_MAX + NAME_MAX + 2];
 	struct stat stat;
@@ -257,14 +231,14 @@ static int look_at(struct extras *extras, int dir, const char *prefix, const cha
 		return 0;
 	}
 	if (S_ISDIR(stat.st_mode))
-		return inner_add(extras, inner, name);
+		return name_list_add(inner, name) ? 0 : extras_no_memory(extras);
 	/* These were looked at before. */
 	if (!prefix[0] && is_known(entry))
 		return 0;
 	return add_entry(extras, name, &stat);
 }
 
-static int list_folder(struct extras *extras, const char *prefix, DIR *dir, struct inner_folders *inner)
+static int list_folder(struct extras *extras, const char *prefix, DIR *dir, struct name_list *inner)
 {
 	struct dirent *entry;
 	int r = 0;
@@ -293,7 +267,7 @@ static int walk(struct extras *extras, const char *name, unsigned depth)
 	int fd = beneath_open_in(extras->folder, name[0] ? name : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC,
 				 BENEATH_NO_LINKS);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct inner_folders inner = {0};
+	struct name_list inner = {0};
 	int r = 0;
 
 	if (name[0])
@@ -307,8 +281,7 @@ static int walk(struct extras *extras, const char *name, unsigned depth)
 	}
 	r = list_folder(extras, prefix, dir, &inner);
 	closedir(dir);
-	if (inner.count > 0)
-		qsort(inner.names, inner.count, sizeof(*inner.names), compare_names);
+	name_list_sort(&inner);
 	for (size_t i = 0; i < inner.count; i++) {
 		if (r == 0 && depth == EXTRA_DEPTH_MAX)
 			extras_leave(extras, LEFT_DEEP, inner.names[i], LEFT_SIZE_UNKNOWN, NULL);
@@ -316,9 +289,8 @@ static int walk(struct extras *extras, const char *name, unsigned depth)
 			extras_leave(extras, LEFT_ENTRIES, inner.names[i], LEFT_SIZE_UNKNOWN, NULL);
 		else if (r == 0)
 			r = walk(extras, inner.names[i], depth + 1);
-		free(inner.names[i]);
 	}
-	free(inner.names);
+	name_list_clear(&inner);
 	return r;
 }
 

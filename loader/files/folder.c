@@ -26,29 +26,14 @@ static bool folder_wants(const char *name)
 
 static int folder_add(struct folder *folder, const char *name, struct error *error)
 {
-	char **names = folder->names, *copy = strdup(name);
-
-	/* The array grows at every power of two. */
-	if (copy && (folder->count & (folder->count - 1)) == 0)
-		names = realloc(folder->names, (2 * folder->count + 1) * sizeof(*names));
-	if (names)
-		folder->names = names;
-	if (!copy || !names) {
-		free(copy);
-		return error_set(error, -ENOMEM, NULL, "%s: out of memory", folder->path);
-	}
-	names[folder->count++] = copy;
-	return 0;
+	return name_list_add(&folder->files, name)
+		       ? 0
+		       : error_set(error, -ENOMEM, NULL, "%s: out of memory", folder->path);
 }
 
 static int folder_failed(const struct folder *folder, struct error *error)
 {
 	return error_set(error, -errno, NULL, "%s: %s", folder->path, strerror(errno));
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 /* r: what the listing returned. */
@@ -58,8 +43,7 @@ static int folder_finish(struct folder *folder, int r, struct folder *ret)
 		folder_clear(folder);
 		return r;
 	}
-	if (folder->count > 0)
-		qsort(folder->names, folder->count, sizeof(*folder->names), compare_names);
+	name_list_sort(&folder->files);
 	*ret = *folder;
 	return 0;
 }
@@ -100,18 +84,15 @@ int folder_list_handed(const struct handed *handed, struct folder *ret, struct e
 
 void folder_clear(struct folder *folder)
 {
-	while (folder->count > 0)
-		free(folder->names[--folder->count]);
-	free(folder->names);
-	folder->names = NULL;
+	name_list_clear(&folder->files);
 }
 
 /* ---- choosing ------------------------------------------------------------ */
 
 static bool folder_has(const struct folder *folder, const char *name)
 {
-	for (size_t i = 0; i < folder->count; i++)
-		if (strcmp(folder->names[i], name) == 0)
+	for (size_t i = 0; i < folder->files.count; i++)
+		if (strcmp(folder->files.names[i], name) == 0)
 			return true;
 	return false;
 }
@@ -119,11 +100,11 @@ static bool folder_has(const struct folder *folder, const char *name)
 /* Returns the folder's file "model" with this end, or NULL. */
 static const char *find_model(const struct folder *folder, const char *end)
 {
-	for (size_t i = 0; i < folder->count; i++)
-		if (format_name_ends(folder->names[i], end) &&
-		    strlen(folder->names[i]) == strlen(MODEL_NAME) + strlen(end) &&
-		    strncmp(folder->names[i], MODEL_NAME, strlen(MODEL_NAME)) == 0)
-			return folder->names[i];
+	for (size_t i = 0; i < folder->files.count; i++)
+		if (format_name_ends(folder->files.names[i], end) &&
+		    strlen(folder->files.names[i]) == strlen(MODEL_NAME) + strlen(end) &&
+		    strncmp(folder->files.names[i], MODEL_NAME, strlen(MODEL_NAME)) == 0)
+			return folder->files.names[i];
 	return NULL;
 }
 
@@ -131,9 +112,9 @@ static size_t folder_count(const struct folder *folder, const char *end, const c
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < folder->count; i++)
-		if (format_name_ends(folder->names[i], end)) {
-			*ret_last = folder->names[i];
+	for (size_t i = 0; i < folder->files.count; i++)
+		if (format_name_ends(folder->files.names[i], end)) {
+			*ret_last = folder->files.names[i];
 			count++;
 		}
 	return count;
@@ -145,12 +126,12 @@ static int folder_has_several(const struct folder *folder, const char *end, size
 	char list[TEXT_BYTES_MAX + 1] = "";
 	size_t shown = 0, length = 0;
 
-	for (size_t i = 0; i < folder->count && shown < NAMES_SHOWN; i++)
-		if (format_name_ends(folder->names[i], end)) {
-			int shown_bytes = text_shown(folder->names[i]);
+	for (size_t i = 0; i < folder->files.count && shown < NAMES_SHOWN; i++)
+		if (format_name_ends(folder->files.names[i], end)) {
+			int shown_bytes = text_shown(folder->files.names[i]);
 
 			length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%.*s",
-						   shown ? ", " : "", shown_bytes, folder->names[i]);
+						   shown ? ", " : "", shown_bytes, folder->files.names[i]);
 			shown++;
 		}
 	if (count > shown)
@@ -163,13 +144,14 @@ static int folder_has_several(const struct folder *folder, const char *end, size
  * that is known. */
 static int nothing_found(const struct folder *folder, struct error *error)
 {
-	for (size_t i = 0; i < folder->count; i++) {
-		const struct foreign *foreign = foreign_name(folder->names[i]);
+	for (size_t i = 0; i < folder->files.count; i++) {
+		const struct foreign *foreign = foreign_name(folder->files.names[i]);
 
 		if (foreign)
 			return error_set(error, -ENOTSUP, foreign->remedy,
 					 "%s holds no " FORMAT_NAMES ", but %.*s, which is %s", folder->path,
-					 text_shown(folder->names[i]), folder->names[i], foreign->what);
+					 text_shown(folder->files.names[i]), folder->files.names[i],
+					 foreign->what);
 	}
 	if (folder_has(folder, PIPELINE_NAME))
 		return error_set(error, -ENOENT, "name one of its folders, such as unet or vae",

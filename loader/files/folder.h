@@ -2,6 +2,8 @@
 #ifndef GPUWM_LOADER_FOLDER_H
 #define GPUWM_LOADER_FOLDER_H
 
+#include "name_list.h"
+
 #include "../../base/errors.h"
 
 #include <stdbool.h>
@@ -13,8 +15,8 @@ struct source_file;
 struct folder {
 	const char *path; /* path and fd belong to the source file */
 	int fd;
-	char **names; /* sorted: files of formats, indices of shards, and files whose names foreign formats use */
-	size_t count;
+	struct name_list
+		files; /* sorted: files of formats, indices of shards, and files whose names foreign formats use */
 };
 
 /* Lists the folder, without hidden files: those are unfinished downloads of other programs. Returns

@@ -70,11 +70,11 @@ static int listing_read(struct listing *listing, struct error *error)
 {
 	const struct folder *folder = listing->folder;
 
-	listing->files = calloc(folder->count + 1, sizeof(*listing->files));
+	listing->files = calloc(folder->files.count + 1, sizeof(*listing->files));
 	if (!listing->files)
 		return ranks_no_memory(folder, error);
-	for (size_t i = 0; i < folder->count; i++) {
-		const char *name = folder->names[i];
+	for (size_t i = 0; i < folder->files.count; i++) {
+		const char *name = folder->files.names[i];
 
 		if (parse_name(name, &listing->files[listing->count]))
 			listing->count++;
