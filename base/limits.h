@@ -126,6 +126,10 @@
  * times as large, and may carry the small files too. */
 #define INDEX_BYTES_MAX MIB(288)
 #define INDEX_FILES_BYTES_MAX MIB(32)
+/* The longest name of a version's file with its subfolders: a quarter of PATH_MAX, so that it fits a path below any usual folder. */
+#define FILE_NAME_BYTES_MAX 1024
+/* How deep subfolders are looked into for such files. Repositories use 3 (a component, its tokenizer, its templates). */
+#define FILE_DEPTH_MAX 8
 #define TENSOR_NAME_BYTES_MAX 65535
 #define TENSOR_DIMS_MAX 64 /* as many as torch takes */
 #define SAFETENSORS_HEADER_MAX 100000000 /* the limit of the reference implementation */

@@ -3,6 +3,7 @@
 #include "work.h"
 
 #include "../base/clock.h"
+#include "../base/text.h"
 #include "../proto/wire/messages.h"
 #include "../proto/wire/packet.h"
 
@@ -14,24 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whether every part between slashes is a name that is not hidden. */
-static bool name_is_beneath(const char *name)
-{
-	for (const char *part = name;; part++) {
-		if (*part == '\0' || *part == '.' || *part == '/')
-			return false;
-		part = strchrnul(part, '/');
-		if (!*part)
-			return true;
-	}
-}
-
 static int handed_check_file(const struct handed *handed, const char *name, int fd, struct error *error)
 {
 	const int flags = fcntl(fd, F_GETFL);
 	struct stat stat;
 
-	if (!name_is_beneath(name))
+	if (!path_is_beneath(name))
 		return error_set(error, -EINVAL, "no part of a name is empty or begins with a dot",
 				 "the load was passed a file named \"%s\"", name);
 	for (size_t i = 0; i < handed->count; i++)

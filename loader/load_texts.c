@@ -1,6 +1,7 @@
 /* The texts of a version: what the metadata of all files of a rank say. */
 #include "load_internal.h"
 
+#include "../base/text.h"
 #include "../base/utf8.h"
 
 #include <errno.h>
@@ -51,43 +52,29 @@ static int gather_texts(struct load *load, const struct source_rank *rank, struc
 /* ---- keys whose values differ ---- */
 
 struct differ {
-	size_t count, shown, length;
+	struct text_list list;
 	char text[DIFFER_BYTES];
 };
-
-static const char *file_name(const struct source_file *file)
-{
-	const char *slash = strrchr(file->path, '/');
-
-	return slash ? slash + 1 : file->path;
-}
 
 /* taken: the first text with this key. */
 static void differ_add(struct differ *differ, const struct text_of *taken, const struct text_of *other)
 {
-	const char *first = file_name(taken->file), *second = file_name(other->file);
+	const char *first = path_last(taken->file->path), *second = path_last(other->file->path);
 	char entry[DIFFER_BYTES];
-	int length = snprintf(entry, sizeof(entry), "%s%.*s (%.*s, not %.*s)", differ->shown ? "; " : "",
-			      text_shown(taken->text->key), taken->text->key, text_shown(first), first,
-			      text_shown(second), second);
 
-	differ->count++;
-	/* The list is a beginning: after one that has no room, the others are counted only. */
-	if (differ->shown + 1 != differ->count || (size_t)length >= sizeof(differ->text) - differ->length)
-		return;
-	memcpy(differ->text + differ->length, entry, (size_t)length + 1);
-	differ->length += (size_t)length;
-	differ->shown++;
+	snprintf(entry, sizeof(entry), "%.*s (%.*s, not %.*s)", text_shown(taken->text->key), taken->text->key,
+		 text_shown(first), first, text_shown(second), second);
+	text_list_add(&differ->list, differ->text, sizeof(differ->text), "; ", entry);
 }
 
 static void differ_tell(const struct differ *differ, struct work *work)
 {
 	char more[48] = "";
 
-	if (differ->count == 0)
+	if (differ->list.count == 0)
 		return;
-	if (differ->count > differ->shown)
-		snprintf(more, sizeof(more), "; and %zu more", differ->count - differ->shown);
+	if (differ->list.count > differ->list.shown)
+		snprintf(more, sizeof(more), "; and %zu more", differ->list.count - differ->list.shown);
 	work_note(work,
 		  "the files' metadata differ, and the version has what the first file with the key says: %s%s",
 		  differ->text, more);

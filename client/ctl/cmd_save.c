@@ -10,6 +10,7 @@
 
 #include "../../base/bytes.h"
 #include "../../base/clock.h"
+#include "../../base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -121,13 +122,6 @@ static int write_all(struct saving *saving, bool overwrite)
 	return r < 0 ? (int)exit_with_error() : EXIT_DONE;
 }
 
-/* Whether a part of the name is empty or begins with a dot: gpuwm_save writes no such file. */
-static bool leads_elsewhere(const char *name)
-{
-	return !name[0] || name[0] == '.' || name[0] == '/' || strstr(name, "/.") || strstr(name, "//") ||
-	       name[strlen(name) - 1] == '/';
-}
-
 /* The small files that gpuwm_save left out. NULL: none. */
 static json_t *left_out(const struct saving *saving)
 {
@@ -139,7 +133,7 @@ static json_t *left_out(const struct saving *saving)
 
 	for (uint32_t i = 0; gpuwm_file_at(saving->mappings[0], i, &name, &content, &bytes) == 0; i++) {
 		snprintf(path, sizeof(path), "%s/%s", saving->folder, name);
-		if (leads_elsewhere(name) || access(path, F_OK) < 0)
+		if (!path_is_beneath(name) || access(path, F_OK) < 0)
 			json_array_append_new(names, json_string(name));
 	}
 	if (json_array_size(names) > 0)

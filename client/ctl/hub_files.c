@@ -2,6 +2,7 @@
 #include "hub.h"
 #include "exit.h"
 #include "../../base/limits.h"
+#include "../../base/text.h"
 #include "../../base/utf8.h"
 
 #include <dirent.h>
@@ -16,7 +17,6 @@
 
 #define WEIGHTS_END ".safetensors"
 #define INDEX_END ".safetensors.index.json"
-#define DEPTH_MAX 8 /* as deep as a load of the folder would look */
 #define LIST_BYTES 400 /* of a sentence, for the names that are left out */
 
 struct opening {
@@ -37,13 +37,6 @@ static void leave(struct opening *o, const char *name, const char *why)
 	utf8_show(name, shown, TEXT_SHOWN_MAX);
 	if (used + strlen(shown) + strlen(why) + 8 < sizeof(o->list))
 		snprintf(o->list + used, sizeof(o->list) - used, "%s%s (%s)", used ? ", " : "", shown, why);
-}
-
-static bool name_ends(const char *name, const char *end)
-{
-	size_t length = strlen(name), tail = strlen(end);
-
-	return length > tail && strcmp(name + length - tail, end) == 0;
 }
 
 /* Whether the file lies in the snapshot's folder, or among its repository's blobs. */
@@ -157,8 +150,8 @@ static int open_folder(struct opening *o, int fd, const char *prefix, unsigned d
 	}
 	/* cppcheck-suppress readdirCalled ; glibc: safe on streams of one thread */
 	while (code == EXIT_DONE && (entry = readdir(dir))) {
-		const bool weights = !prefix[0] && (name_ends(entry->d_name, WEIGHTS_END) ||
-						    name_ends(entry->d_name, INDEX_END));
+		const bool weights = !prefix[0] && (text_ends(entry->d_name, WEIGHTS_END) ||
+						    text_ends(entry->d_name, INDEX_END));
 
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
@@ -171,7 +164,7 @@ static int open_folder(struct opening *o, int fd, const char *prefix, unsigned d
 			leave(o, name, "hidden");
 		else if (!is_folder(dirfd(dir), entry->d_name))
 			code = open_other(o, dirfd(dir), entry->d_name, name);
-		else if (depth == DEPTH_MAX)
+		else if (depth == FILE_DEPTH_MAX)
 			leave(o, name, "too deep");
 		else
 			code = open_folder(o,

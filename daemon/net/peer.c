@@ -1,4 +1,5 @@
 #include "peer.h"
+#include "../../base/text.h"
 #include "../../base/utf8.h"
 
 #include <errno.h>
@@ -163,13 +164,6 @@ static char *find_path(char *text)
 	return found;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t bytes = strlen(text), end_bytes = strlen(end);
-
-	return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 void peer_unit_of(char *text, char unit[NAME_BYTES_MAX + 1])
 {
 	char *rest = find_path(text), *part, *last = "";
@@ -177,7 +171,7 @@ void peer_unit_of(char *text, char unit[NAME_BYTES_MAX + 1])
 	while ((part = strsep(&rest, "/"))) {
 		if (*part && strcmp(part, "..") != 0)
 			last = part;
-		if (ends_with(last, ".service") || ends_with(last, ".scope"))
+		if (text_ends(last, ".service") || text_ends(last, ".scope"))
 			break;
 	}
 	snprintf(unit, NAME_BYTES_MAX + 1, "%s", last);

@@ -1,7 +1,8 @@
 /* The folder on disk: how it is opened, and what lies in it. */
 #include "descriptions_internal.h"
 
-#include "base/clock.h"
+#include "../../base/clock.h"
+#include "../../base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -181,19 +182,12 @@ int descriptions_check(const char *path, struct error *error)
 	return r;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-	const size_t bytes = strlen(text), end_bytes = strlen(end);
-
-	return bytes >= end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 /* A name like "0123….version". */
 static bool is_version_file(const char *name, struct version_id *ret)
 {
 	char digits[VERSION_ID_TEXT];
 
-	if (strlen(name) != VERSION_ID_TEXT - 1 + strlen(VERSION_SUFFIX) || !ends_with(name, VERSION_SUFFIX))
+	if (strlen(name) != VERSION_ID_TEXT - 1 + strlen(VERSION_SUFFIX) || !text_ends(name, VERSION_SUFFIX))
 		return false;
 	snprintf(digits, sizeof(digits), "%s", name);
 	return hex128_parse(digits, ret->bytes) == 0;
@@ -216,7 +210,7 @@ static int folder_scan(struct descriptions *d, bool is_ours, struct error *error
 	while (r == 0 && (entry = readdir(directory))) {
 		struct version_id id;
 
-		if (is_ours && ends_with(entry->d_name, DESCRIPTION_NEW))
+		if (is_ours && text_ends(entry->d_name, DESCRIPTION_NEW))
 			unlinkat(d->folder, entry->d_name, 0);
 		if (is_version_file(entry->d_name, &id) && !described_add(d, &id))
 			r = -ENOMEM;

@@ -5,6 +5,7 @@
 #define GPUWM_LOADER_EXTRAS_H
 
 #include "source.h"
+#include "../../base/text.h"
 
 #include <assert.h>
 
@@ -13,10 +14,6 @@
 #define EXTRA_ENTRIES_MAX 65536
 /* The most files of a version: whoever unpacks a version makes each of them. Repositories with a file for each voice or language have some hundred. */
 #define EXTRA_FILES_MAX 1024
-/* How deep subfolders may nest. Repositories use 3 (a component, its tokenizer, its templates). */
-#define EXTRA_DEPTH_MAX 8
-/* The longest name with its subfolders: a quarter of PATH_MAX, so that it fits a path below any usual folder. */
-#define EXTRA_NAME_BYTES_MAX 1024
 /* The part of a note that lists names. With the words around it, it fits TEXT_BYTES_MAX. */
 #define EXTRA_LIST_BYTES 640
 
@@ -40,10 +37,9 @@ static_assert(LEFT_REASONS == SOURCE_LEFT_MAX, "a note for each reason");
 
 /* What is left out for one reason. */
 struct left {
-	size_t count, shown;
+	struct text_list list;
 	uint64_t bytes;
-	char list[EXTRA_LIST_BYTES];
-	size_t length;
+	char names[EXTRA_LIST_BYTES];
 };
 
 #define LEFT_SIZE_UNKNOWN UINT64_MAX /* of a folder, or of a file that could not be looked at */

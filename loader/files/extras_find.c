@@ -58,7 +58,7 @@ static bool is_known(const char *name)
 /* A link of a snapshot is "../../blobs/HASH", with one ".." more for each subfolder. */
 static int open_blob(const struct extras *extras, const char *name, int flags)
 {
-	char text[EXTRA_NAME_BYTES_MAX + 1];
+	char text[FILE_NAME_BYTES_MAX + 1];
 	ssize_t length = readlinkat(extras->folder, name, text, sizeof(text) - 1);
 	const char *at = text;
 	size_t up = 2;
@@ -129,9 +129,9 @@ static int extras_no_memory(struct extras *extras)
 
 static bool name_is_shown(const char *name)
 {
-	char shown[UTF8_SHOWN_MAX(EXTRA_NAME_BYTES_MAX)];
+	char shown[UTF8_SHOWN_MAX(FILE_NAME_BYTES_MAX)];
 
-	if (strlen(name) > EXTRA_NAME_BYTES_MAX)
+	if (strlen(name) > FILE_NAME_BYTES_MAX)
 		return false;
 	utf8_show(name, shown, sizeof(shown));
 	return strcmp(shown, name) == 0;
@@ -142,12 +142,9 @@ static bool is_used(const struct source *source, const char *name)
 {
 	if (source->index && strcmp(source->index, name) == 0)
 		return true;
-	for (size_t i = 0; i < source->file_count; i++) {
-		const char *path = source->files[i].path, *slash = strrchr(path, '/');
-
-		if (strcmp(slash ? slash + 1 : path, name) == 0)
+	for (size_t i = 0; i < source->file_count; i++)
+		if (strcmp(path_last(source->files[i].path), name) == 0)
 			return true;
-	}
 	return false;
 }
 
@@ -212,7 +209,7 @@ static int add_entry(struct extras *extras, const char *name, const struct stat 
 static int look_at(struct extras *extras, int dir, const char *prefix, const char *entry,
 		   struct name_list *inner)
 {
-	char name[EXTRA_NAME_BYTES_MAX + NAME_MAX + 2];
+	char name[FILE_NAME_BYTES_MAX + NAME_MAX + 2];
 	struct stat stat;
 	uint64_t bytes;
 
@@ -260,10 +257,10 @@ static int list_folder(struct extras *extras, const char *prefix, DIR *dir, stru
 	return r;
 }
 
-/* name: of a subfolder; "": the folder itself. Recursion ends at EXTRA_DEPTH_MAX. */
+/* name: of a subfolder; "": the folder itself. Recursion ends at FILE_DEPTH_MAX. */
 static int walk(struct extras *extras, const char *name, unsigned depth)
 {
-	char prefix[EXTRA_NAME_BYTES_MAX + 2] = "";
+	char prefix[FILE_NAME_BYTES_MAX + 2] = "";
 	int fd = beneath_open_in(extras->folder, name[0] ? name : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC,
 				 BENEATH_NO_LINKS);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -283,7 +280,7 @@ static int walk(struct extras *extras, const char *name, unsigned depth)
 	closedir(dir);
 	name_list_sort(&inner);
 	for (size_t i = 0; i < inner.count; i++) {
-		if (r == 0 && depth == EXTRA_DEPTH_MAX)
+		if (r == 0 && depth == FILE_DEPTH_MAX)
 			extras_leave(extras, LEFT_DEEP, inner.names[i], LEFT_SIZE_UNKNOWN, NULL);
 		else if (r == 0 && extras->entries == EXTRA_ENTRIES_MAX)
 			extras_leave(extras, LEFT_ENTRIES, inner.names[i], LEFT_SIZE_UNKNOWN, NULL);

@@ -20,10 +20,10 @@ static const char *const reasons[LEFT_REASONS] = {
 	[LEFT_LINK] = "links out of the folder, to a folder or to nothing",
 	[LEFT_SPECIAL] = "neither files nor folders",
 	[LEFT_NAME] = "names that are not UTF-8, have control characters, or more than " NUMBER(
-		EXTRA_NAME_BYTES_MAX) " bytes",
+		FILE_NAME_BYTES_MAX) " bytes",
 	[LEFT_LARGE] = "above the 32 MiB that the files of a version have in all",
 	[LEFT_MANY] = "more than " NUMBER(EXTRA_FILES_MAX) " files",
-	[LEFT_DEEP] = "more than " NUMBER(EXTRA_DEPTH_MAX) " folders deep",
+	[LEFT_DEEP] = "more than " NUMBER(FILE_DEPTH_MAX) " folders deep",
 	[LEFT_ENTRIES] = "the rest of a folder with more than " NUMBER(EXTRA_ENTRIES_MAX) " entries",
 	[LEFT_UNREAD] = "could not be read",
 	[LEFT_HIDDEN] = "hidden",
@@ -34,23 +34,15 @@ void extras_leave(struct extras *extras, enum left_reason reason, const char *na
 {
 	struct left *left = &extras->left[reason];
 	char shown[UTF8_SHOWN_MAX(TEXT_SHOWN_MAX)], entry[sizeof(shown) + 128], size[32] = "";
-	int length;
 
-	left->count++;
 	if (bytes != LEFT_SIZE_UNKNOWN) {
 		left->bytes += bytes;
 		snprintf(size, sizeof(size), "%" PRIu64 " bytes", bytes);
 	}
 	utf8_show(name, shown, TEXT_SHOWN_MAX);
-	length = snprintf(entry, sizeof(entry), "%s%s%s%s%s%.80s%s", left->shown ? ", " : "", shown,
-			  size[0] || detail ? " (" : "", size, size[0] && detail ? ", " : "",
-			  detail ? detail : "", size[0] || detail ? ")" : "");
-	/* What follows a name that found no room is counted only, so that the list is a beginning. */
-	if (left->shown + 1 != left->count || length < 0 || (size_t)length >= sizeof(left->list) - left->length)
-		return;
-	memcpy(left->list + left->length, entry, (size_t)length + 1);
-	left->length += (size_t)length;
-	left->shown++;
+	snprintf(entry, sizeof(entry), "%s%s%s%s%.80s%s", shown, size[0] || detail ? " (" : "", size,
+		 size[0] && detail ? ", " : "", detail ? detail : "", size[0] || detail ? ")" : "");
+	text_list_add(&left->list, left->names, sizeof(left->names), ", ", entry);
 }
 
 void extras_tell_left(const struct extras *extras)
@@ -61,11 +53,11 @@ void extras_tell_left(const struct extras *extras)
 		const struct left *left = &extras->left[i];
 		char more[80] = "";
 
-		if (left->count > left->shown)
+		if (left->list.count > left->list.shown)
 			snprintf(more, sizeof(more), ", and %zu more, %" PRIu64 " bytes in all",
-				 left->count - left->shown, left->bytes);
-		if (left->count > 0)
+				 left->list.count - left->list.shown, left->bytes);
+		if (left->list.count > 0)
 			snprintf(extras->source->left[note++], TEXT_BYTES_MAX + 1, "left out, %s: %s%s",
-				 reasons[i], left->list, more);
+				 reasons[i], left->names, more);
 	}
 }

@@ -1,6 +1,7 @@
 #include "format.h"
 
 #include "source.h"
+#include "../../base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,9 +18,7 @@ void format_content_clear(struct format_content *content)
 
 bool format_name_ends(const char *name, const char *end)
 {
-	size_t length = strlen(name), tail = end ? strlen(end) : 0;
-
-	return end && length > tail && strcmp(name + length - tail, end) == 0;
+	return end && text_ends(name, end);
 }
 
 const struct format *format_of_name(const char *name)

@@ -1,6 +1,8 @@
 #include "save.h"
 
 #include "../../../base/grow.h"
+#include "../../../base/limits.h"
+#include "../../../base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,9 +15,7 @@
 
 #define FOLDER_MODE 0777 /* as the umask lets them be */
 #define FILE_MODE 0666
-/* Names with their subfolders, as the loader takes them (a quarter of PATH_MAX); a part of them is a name of a file system. */
-#define NAME_BYTES_SAVED_MAX 1024
-#define PART_BYTES_MAX NAME_MAX
+#define PART_BYTES_MAX NAME_MAX /* a part of a name is a name of a file system */
 #define TEMPORARY_BYTES 200 /* of a name, in its temporary name */
 
 int save_failed(const struct save *save, int code, const char *doing, const char *name)
@@ -35,27 +35,21 @@ static int names_no_memory(const struct save *save)
 
 /* ---- names ------------------------------------------------------------------- */
 
-static bool ends_with(const char *name, const char *end)
-{
-	size_t length = strlen(name), end_length = strlen(end);
-
-	return length >= end_length && strcmp(name + length - end_length, end) == 0;
-}
-
 static bool is_model_file(const char *name)
 {
-	return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json");
+	return text_ends(name, ".safetensors") || text_ends(name, ".safetensors.index.json");
 }
 
 bool save_name_fits(const char *name)
 {
-	for (const char *part = name, *end;; part = end + 1) {
+	if (!path_is_beneath(name) || strlen(name) > FILE_NAME_BYTES_MAX || is_model_file(name))
+		return false;
+	for (const char *part = name, *end; *part; part = *end ? end + 1 : end) {
 		end = strchrnul(part, '/');
-		if (end == part || *part == '.' || end - part > PART_BYTES_MAX)
+		if (end - part > PART_BYTES_MAX)
 			return false;
-		if (!*end)
-			return strlen(name) <= NAME_BYTES_SAVED_MAX && !is_model_file(name);
 	}
+	return true;
 }
 
 static bool has_name(const struct save *save, const char *name)
@@ -267,17 +261,10 @@ static int open_parent(const struct save *save, const char *name, unsigned *made
 	return folder == -1 ? -errno : folder;
 }
 
-static const char *last_part(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-
-	return slash ? slash + 1 : name;
-}
-
 /* parent: the folder of the name. */
 static int give_name_in(const struct save *save, struct save_name *of, int parent)
 {
-	const char *last = last_part(of->name);
+	const char *last = path_last(of->name);
 	struct stat st;
 	int r = 0;
 
@@ -337,8 +324,8 @@ static void take_back(const struct save *save, struct save_name *of)
 		if (parent < 0)
 			return;
 		if (is_file && of->there && !save->options.overwrite)
-			unlinkat(parent, last_part(of->name), 0);
-		if (!is_file && unlinkat(parent, last_part(of->name), AT_REMOVEDIR) == 0)
+			unlinkat(parent, path_last(of->name), 0);
+		if (!is_file && unlinkat(parent, path_last(of->name), AT_REMOVEDIR) == 0)
 			of->made--;
 		close(parent);
 		if (!slash)
