@@ -12,7 +12,8 @@
 /* The most entries of a folder and its subfolders that are looked at, which takes less than a second. Repositories have some
  * thousands of files; a folder with more is a training run, or data. */
 #define EXTRA_ENTRIES_MAX 65536
-/* The most files of a version: whoever unpacks a version makes each of them. Repositories with a file for each voice or language have some hundred. */
+/* How many files a version may have: whoever unpacks it makes each of them. A repository with a file for each voice or language has
+ * some hundreds. */
 #define EXTRA_FILES_MAX 1024
 /* The part of a note that lists names. With the words around it, it fits TEXT_BYTES_MAX. */
 #define EXTRA_LIST_BYTES 640
