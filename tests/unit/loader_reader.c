@@ -203,9 +203,8 @@ Test(reader, writes_only_the_pages_around_the_range)
 		cr_assert(buffer[i] == 0xA5 && buffer[3 * PAGE + i] == 0xA5, "byte %zu", i);
 }
 
-/* Else each load of a cold file would leave the first page of every range, and the next one
- * would take them for cached ranges. */
-Test(reader, leaves_the_cache_as_it_was)
+/* Reads the whole cold file, and says how many pages of it are cached then. */
+static size_t left_by_fetches(void)
 {
 	cache_only(0);
 	for (uint64_t at = 0; at < FILE_BYTES; at += MIB(1)) {
@@ -215,7 +214,14 @@ Test(reader, leaves_the_cache_as_it_was)
 		cache_wait(file.fd, at);
 		fetch(at, bytes);
 	}
-	cr_assert_leq(cache_pages(file.fd, 0, FILE_BYTES), 1, "one may just have been read");
+	return cache_pages(file.fd, 0, FILE_BYTES);
+}
+
+/* Else each load of a cold file would leave the first page of every range, and the next one would take them for cached
+ * ranges. On a busy disk the kernel may still be reading such a page as it is dropped, hence the tries. */
+Test(reader, leaves_the_cache_as_it_was)
+{
+	cr_assert(ASKED_AGAIN(left_by_fetches() == 0));
 }
 
 static size_t left_behind; /* pages that asking brought in */
