@@ -62,7 +62,7 @@ TLS := $(shell pkg-config --exists 'openssl >= 3' && echo yes)
 # builds link the library, so that packages depend on it.
 SYSTEMD := $(shell pkg-config --exists libsystemd && echo libsystemd)
 
-# Without UCX nothing is taken from peers, as long as it is the only transport (peer/wires.c). libucp.so.0 is opened at run time.
+# Without UCX bytes go to other nodes by TLS alone (peer/wires.c). libucp.so.0 is opened at run time.
 CFLAGS_UCX := $(shell pkg-config --exists ucx && echo -DGPUWM_UCX $$(pkg-config --cflags ucx))
 
 # ---- sources -------------------------------------------------------------
@@ -82,7 +82,6 @@ DAEMON := $(call sources,daemon) $(call sources,daemon/*) $(call sources,daemon/
 # Without TLS peer_none.c stands for all that takes from peers.
 LOADER := $(filter-out $(if $(TLS),loader/peer/peer_none.c,$(filter-out loader/peer/peer_none.c,$(wildcard loader/peer/*.c))), \
   $(call sources,loader) $(call with_cuda,$(call sources,loader/*)))
-# Without UCX there is no transport for a version's bytes.
 PEER   := $(if $(TLS),$(filter-out $(if $(CFLAGS_UCX),,peer/ucx.c peer/wire_ucx.c),$(call sources,peer)))
 KEEPER := $(call sources,keeper)
 CTL    := $(call sources,client/ctl) $(call sources,client/ctl/*)
@@ -91,8 +90,7 @@ EXPORTER := $(if $(HTTPD),$(call sources,exporter))
 EXAMPLES := $(call sources,examples)
 # Where there is a C++ compiler.
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(sort $(wildcard examples/*.cc)))
-UNIT   := $(filter-out $(if $(HTTPD),,tests/unit/exporter_%) $(if $(TLS),,tests/unit/peer_% tests/unit/loader_peer_%) \
-  $(if $(CFLAGS_UCX),,tests/unit/peer_wire.c tests/unit/loader_peer_wires.c),$(call sources,tests/unit))
+UNIT   := $(filter-out $(if $(HTTPD),,tests/unit/exporter_%) $(if $(TLS),,tests/unit/peer_% tests/unit/loader_peer_%),$(call sources,tests/unit))
 SUPPORT := $(filter-out $(if $(TLS),,tests/support/loader/fake_peer.c tests/support/peer/%),$(wildcard tests/support/*/*.c))
 SYSTEM := $(call sources,tests/system)
 BENCH_LIB := $(call sources,tests/bench/lib)
@@ -188,6 +186,7 @@ $(BUILD)/obj/client/lib/%.o $(BUILD)/obj/client/region/%.o $(BUILD)/obj/memory/%
 $(BUILD)/obj/daemon/%.o: CFLAGS_DIR = $(call pkg_cflags,libuv $(SYSTEMD) inih)
 # Tests wait most of their time, and optimising them took longer than running them.
 $(BUILD)/obj/tests/unit/%.o $(BUILD)/obj/tests/system/%.o $(BUILD)/obj/tests/support/%.o: CFLAGS_DIR += -O0 -U_FORTIFY_SOURCE
+$(BUILD)/obj/tests/unit/peer_wire.o: CFLAGS_DIR += $(CFLAGS_UCX)
 # It makes the bytes of all checkpoints.
 $(BUILD)/obj/tests/system/checkpoint.o: CFLAGS_DIR += -O2
 $(BUILD)/obj/client/ctl/%.o $(BUILD)/obj/follow/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)

@@ -48,6 +48,8 @@ static struct peer_settings settings_of(const struct job_peers *peers)
 		.names = list_of(peers->names.items, peers->names.count),
 		.peers = list_of(peers->peers.items, peers->peers.count),
 		.dns = list_of(peers->dns.items, peers->dns.count),
+		.listen = (char *)peers->listen,
+		.clear = peers->clear,
 	};
 }
 

@@ -174,6 +174,31 @@ struct span {
 	size_t bytes;
 };
 
+/* Of a link that has become clear. Returns how many bytes went. */
+static int move_clear(struct link *link, const struct span *span, bool reads, uint64_t deadline_ms,
+		      struct error *error)
+{
+	ssize_t moved;
+	int r = 0;
+
+	for (;;) {
+		if (atomic_load(&link->interrupted))
+			return link_error(link, error, -ECANCELED, NULL, "the connection was given up");
+		moved = reads ? recv(link->fd, span->data, span->bytes, 0)
+			      : send(link->fd, span->data, span->bytes, MSG_NOSIGNAL);
+		if (moved > 0)
+			return moved < INT32_MAX ? (int)moved : INT32_MAX;
+		if (moved == 0)
+			return link_error(link, error, -ENOLINK, NULL, "it ended the connection");
+		if (errno != EAGAIN && errno != EINTR)
+			return link_error(link, error, -ECONNRESET, NULL, "the connection was cut: %s",
+					  strerror(errno));
+		r = link_wait_for(link, reads ? POLLIN : POLLOUT, deadline_ms, error);
+		if (r < 0)
+			return r;
+	}
+}
+
 static int read_some(SSL *tls, void *user)
 {
 	const struct span *span = user;
@@ -195,6 +220,21 @@ static uint64_t end_of_step(const struct link *link, uint64_t timeout_ms)
 	return link->limit_ms > 0 && link->limit_ms < end_ms ? link->limit_ms : end_ms;
 }
 
+void link_clear(struct link *link)
+{
+	link->clear = true;
+}
+
+/* One step of a read or a write. */
+static int move_some(struct link *link, struct span *span, bool reads, uint64_t timeout_ms, struct error *error)
+{
+	uint64_t end = end_of_step(link, timeout_ms);
+
+	if (link->clear)
+		return move_clear(link, span, reads, end, error);
+	return link_step(link, reads ? read_some : write_some, span, end, error);
+}
+
 void link_limit(struct link *link, uint64_t deadline_ms)
 {
 	link->limit_ms = deadline_ms;
@@ -206,7 +246,7 @@ int link_read(struct link *link, void *data, size_t bytes, uint64_t timeout_ms, 
 	int r;
 
 	while (span.bytes > 0) {
-		r = link_step(link, read_some, &span, end_of_step(link, timeout_ms), error);
+		r = move_some(link, &span, true, timeout_ms, error);
 		if (r == -ENOLINK && span.bytes < bytes)
 			return link_error(link, error, -ECONNRESET, NULL,
 					  "it ended the connection in the middle of a message");
@@ -224,7 +264,7 @@ int link_write(struct link *link, const void *data, size_t bytes, uint64_t timeo
 	int r;
 
 	while (span.bytes > 0) {
-		r = link_step(link, write_some, &span, end_of_step(link, timeout_ms), error);
+		r = move_some(link, &span, false, timeout_ms, error);
 		if (r < 0)
 			return r;
 		span.data += r;
@@ -245,7 +285,7 @@ struct link *link_close(struct link *link)
 {
 	if (!link)
 		return NULL;
-	if (link->tls && !SSL_in_init(link->tls))
+	if (link->tls && !link->clear && !SSL_in_init(link->tls))
 		SSL_shutdown(link->tls); /* says that this is the end; does not wait */
 	ERR_clear_error();
 	SSL_free(link->tls);

@@ -22,6 +22,7 @@ struct link {
 	/* Guards tls, whose functions may run in one thread at a time. No thread waits for the network while it holds the lock. */
 	pthread_mutex_t lock;
 	atomic_bool interrupted;
+	bool clear; /* TLS has ended, and the connection has not */
 	uint64_t limit_ms; /* when each call ends; 0: there is no such time */
 	char address[INET6_ADDRSTRLEN];
 	char name[PEER_HOST_BYTES_MAX + 1]; /* of the certificate */

@@ -4,10 +4,8 @@
 #include "../base/bytes.h"
 #include "../base/clock.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,57 +17,6 @@
 #define STOP_MS 2000
 /* UCX's functions and OpenSSL's take some 100 KiB of a stack. */
 #define STACK_BYTES MIB(1)
-#define BACKLOG 128
-
-/* ---- the port ---- */
-
-static socklen_t make_address(const char *text, struct sockaddr_storage *ret)
-{
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
-	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
-	char host[PEER_HOST_BYTES_MAX + 1];
-	unsigned port;
-
-	*ret = (struct sockaddr_storage){0};
-	if (peer_listen_parse(text, host, &port) < 0)
-		return 0;
-	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons((in_port_t)port);
-		return sizeof(*v4);
-	}
-	inet_pton(AF_INET6, host, &v6->sin6_addr);
-	v6->sin6_family = AF_INET6;
-	v6->sin6_port = htons((in_port_t)port);
-	return sizeof(*v6);
-}
-
-int listener_open(const char *address, struct error *error)
-{
-	struct sockaddr_storage at;
-	socklen_t bytes = make_address(address, &at);
-	const int on = 1;
-	int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
-
-	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-	    bind(fd, (struct sockaddr *)&at, bytes) == 0 && listen(fd, BACKLOG) == 0)
-		return fd;
-	r = -errno;
-	if (fd >= 0)
-		close(fd);
-	return error_set(error, r, "choose another one with `listen` in [peers]", "can't listen at %s: %s",
-			 address, strerror(-r));
-}
-
-unsigned listener_port(int fd)
-{
-	struct sockaddr_storage bound = {0};
-	socklen_t bytes = sizeof(bound);
-
-	getsockname(fd, (struct sockaddr *)&bound, &bytes);
-	/* Both kinds of addresses have their port at the same place. */
-	return ntohs(((const struct sockaddr_in *)&bound)->sin_port);
-}
 
 /* ---- settings ---- */
 
@@ -77,6 +24,7 @@ void listener_begin(struct listener *listener, const struct server *server, int 
 		    struct peer_settings *settings, struct peer_keys *keys)
 {
 	*listener = (struct listener){.server = *server, .fd = fd, .keys = keys, .settings = *settings};
+	atomic_store(&listener->server.clear, settings->clear);
 	pthread_mutex_init(&listener->lock, NULL);
 	places_begin(&listener->places);
 }
@@ -93,6 +41,7 @@ void listener_change(struct listener *listener, struct peer_settings *settings, 
 	listener->settings = *settings;
 	listener->keys = keys;
 	pthread_mutex_unlock(&listener->lock);
+	atomic_store(&listener->server.clear, settings->clear);
 }
 
 /* ---- one connection ---- */

@@ -70,11 +70,6 @@ struct listener {
 	uint64_t sent; /* bytes of all takes that have ended */
 };
 
-/* Listens at "ADDRESS:PORT". Returns the descriptor. Fails with -errno. */
-int listener_open(const char *address, struct error *error);
-/* Returns the port of a listening socket, which the kernel chose if the address had port 0. */
-unsigned listener_port(int fd);
-
 /* Fills *listener, which owns settings and keys afterwards. */
 void listener_begin(struct listener *listener, const struct server *server, int fd,
 		    struct peer_settings *settings, struct peer_keys *keys);

@@ -1,6 +1,8 @@
 /* gpuwm-peer: serves what gpuwmd has to other nodes; or asks them what they have. */
 #include "ask.h"
 #include "listener.h"
+#include "port.h"
+#include "wire.h"
 #include "../service/log.h"
 #include "options.h"
 #include "store.h"
@@ -151,7 +153,7 @@ static int listen_with(struct peer *peer, struct peer_settings *settings, struct
 	const struct server server = {
 		.source = &store_source, .user = peer->store, .takers = peer->takers, .program = PROGRAM};
 	struct error error;
-	int fd = listener_open(settings->listen, &error);
+	int fd = port_open(settings->listen, false, &error);
 
 	if (fd < 0) {
 		peer_keys_release(keys);
@@ -159,7 +161,7 @@ static int listen_with(struct peer *peer, struct peer_settings *settings, struct
 		return wrong(&error);
 	}
 	listener_begin(&peer->listener, &server, fd, settings, keys);
-	log_info("serving at %s (port %u)", settings->listen, listener_port(fd));
+	log_info("serving at %s (port %u)", settings->listen, port_number(fd));
 	manager_tell("READY=1");
 	peer_run(peer);
 	manager_tell("STOPPING=1");
@@ -209,13 +211,21 @@ static int run_with_keys(struct peer *peer)
 	}
 	if (!peer->options.check && r == 0)
 		return peer_serve(peer, &settings, keys);
-	/* For gpuwmctl doctor, and people. */
+	/* For gpuwmctl doctor, which reads each line, and people. */
 	end = peer_keys_end(keys);
 	if (r == 0 && end == 0)
 		printf("a secret\n");
 	else if (r == 0)
 		printf("%llu days until the certificate ends\n",
 		       (unsigned long long)(end > now ? (end - now) / 86400 : 0));
+	for (size_t i = 0; r == 0 && wires[i]; i++) {
+		error = (struct error){0};
+		if (wires[i]->here && wires[i]->here(&error) < 0)
+			printf("not by %s: %s%s%s\n", wires[i]->title, error.message,
+			       error.detail[0] ? ": " : "", error.detail);
+		else
+			printf("by %s\n", wires[i]->title);
+	}
 	peer_keys_release(keys);
 	peer_settings_clear(&settings);
 	return r;

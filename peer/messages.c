@@ -1,12 +1,11 @@
 /* The forms of the messages between nodes. docs/peers.md has the same. */
 #include "messages.h"
 
-#include "wire.h"
-
 #include <errno.h>
 
 #define NODE_BYTES_MAX 253 /* a machine's name */
 #define PROGRAM_BYTES_MAX 64
+#define MACHINE_BYTES_MAX 64 /* a UUID has 36 */
 #define KIND_BYTES_MAX 15
 #define TIER_BYTES_MAX 15
 #define ADDRESS_BYTES 45 /* of IPv6, in digits */
@@ -30,6 +29,7 @@ static const struct record_field hello_result_rows[] = {
 	FIELD_TEXT(struct peer_hello_result, node, NODE_BYTES_MAX),
 	FIELD_TEXT(struct peer_hello_result, program, PROGRAM_BYTES_MAX),
 	FIELD_ID_MAYBE(struct peer_hello_result, ledger),
+	FIELD_TEXT_MAYBE(struct peer_hello_result, machine, MACHINE_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct peer_hello_result, wires, WIRES_MAX, WIRE_NAME_BYTES_MAX),
 };
 static const struct record hello_result = {RECORD(struct peer_hello_result, hello_result_rows)};
@@ -127,7 +127,7 @@ FORM(sums, &sums_params, &sums_result);
 static const struct record_field take_params_rows[] = {
 	FIELD_ID(struct peer_take_params, version),
 	FIELD_U64_TO(struct peer_take_params, rank, UINT32_MAX),
-	FIELD_TEXT_OR(struct peer_take_params, wire, WIRE_NAME_BYTES_MAX, WIRE_UNNAMED),
+	FIELD_TEXT(struct peer_take_params, wire, WIRE_NAME_BYTES_MAX),
 	FIELD_TEXT(struct peer_take_params, worker, PEER_WORKER_TEXT),
 	FIELD_U64(struct peer_take_params, nonce),
 	FIELD_U64_MAYBE(struct peer_take_params, serves),
@@ -162,6 +162,19 @@ static const struct record take_result = {RECORD(struct peer_take_result, take_r
 
 FORM(take, &take_params, &take_result);
 
+static const struct record_field lane_params_rows[] = {
+	FIELD_TEXT(struct peer_lane_params, secret, PEER_WORKER_TEXT),
+	FIELD_BOOL_OR(struct peer_lane_params, clear, false),
+};
+static const struct record lane_params = {RECORD(struct peer_lane_params, lane_params_rows)};
+
+static const struct record_field lane_result_rows[] = {
+	FIELD_BOOL_OR(struct peer_lane_result, clear, false),
+};
+static const struct record lane_result = {RECORD(struct peer_lane_result, lane_result_rows)};
+
+FORM(lane, &lane_params, &lane_result);
+
 static const struct record_field want_rows[] = {
 	FIELD_U64_TO(struct peer_want_params, segment, PART_SEGMENTS_MAX - 1),
 	FIELD_U64(struct peer_want_params, first),
@@ -188,6 +201,6 @@ FORM(gone, &gone_params, NULL);
 
 const struct message_form *const peer_forms[] = {
 	&form_peer_hello, &form_peer_list, &form_peer_find, &form_peer_index, &form_peer_sums,
-	&form_peer_take,  &form_peer_want, &form_peer_done, &form_peer_gone,
+	&form_peer_take,  &form_peer_lane, &form_peer_want, &form_peer_done,  &form_peer_gone,
 };
 const size_t peer_form_count = sizeof(peer_forms) / sizeof(*peer_forms);

@@ -23,8 +23,10 @@
 
 #define PEER_SHA256_BYTES 32
 #define PEER_SHA256_TEXT 64 /* in hexadecimal digits, on the wire */
-/* The digits of an address of WIRE_ADDRESS_BYTES_MAX (wire.h). */
+/* The digits of a transport's address (wire.h). */
 #define PEER_WORKER_TEXT (2 * KIB(8))
+#define WIRE_NAME_BYTES_MAX 15 /* of a transport's name */
+#define WIRES_MAX 16 /* transports of a node */
 
 /* ---- hello: the first request ------------------------------------------ */
 
@@ -39,7 +41,9 @@ struct peer_hello_result {
 	const char *node, *program;
 	const struct version_id
 		*ledger; /* of its gpuwmd; NULL: not known. Who finds its own here asks itself */
-	/* The names of its transports (wire.h). NULL: it is older, and has WIRE_UNNAMED; count 0: it has none. */
+	const char *
+		machine; /* the kernel's boot_id: who finds its own here is on the same machine; NULL: not known */
+	/* The names of its transports (wire.h). NULL: it has none. */
 	struct {
 		const char *const *items;
 		uint32_t count;
@@ -143,6 +147,17 @@ struct peer_redirect {
 struct peer_take_result {
 	const struct peer_redirect *redirect; /* NULL: this server sends */
 	const char *worker; /* of this server, as above; NULL with redirect */
+};
+
+/* The first request after the hello on each further connection of a take by TLS (wire_tls.c). After the answer the server sends chunks of messages over
+ * it: the message's tag, the chunk's offset in it and its bytes, 8 bytes each in little-endian, and the chunk. */
+extern const struct message_form form_peer_lane;
+struct peer_lane_params {
+	const char *secret; /* what the answer to `take` has as `worker` */
+	bool clear; /* the taker allows that what follows is not encrypted */
+};
+struct peer_lane_result {
+	bool clear; /* the server does, too: nothing is, from the next byte on */
 };
 
 /* From the taker: pieces that the server is to send next, at most SENDER_WANT_PIECES_MAX that lie side by side (sender.h). They come as

@@ -234,10 +234,10 @@ static void wait_for_end(struct sender *sender)
 /* Both sides have all their connections then. If the taker goes meanwhile, its link ends. */
 static int meet_taker(struct sender *sender, const char *worker)
 {
-	struct wire_meeting meeting = {.begins = true, .nonce = sender->nonce};
+	struct wire_meeting meeting = {.serves = true, .nonce = sender->nonce};
 	int64_t deadline = clock_deadline(WIRE_MEET_MS);
 	void *address;
-	int r = sender_address(worker, &address, &meeting.bytes, sender->error);
+	int r = wire_bytes(worker, &address, &meeting.bytes, sender->error);
 
 	if (r < 0)
 		return r;
@@ -299,46 +299,4 @@ int sender_run(struct link *link, struct wire *wire, const struct sender_part *p
 		r = run_all(sender, taker->worker);
 	*ret = sender->report;
 	return r;
-}
-
-/* ---- an address as text -------------------------------------------- */
-
-char *sender_text(const void *address, size_t bytes)
-{
-	const uint8_t *from = address;
-	char *text = malloc(2 * bytes + 1);
-
-	for (size_t i = 0; text && i < bytes; i++)
-		snprintf(text + 2 * i, 3, "%02x", from[i]);
-	return text;
-}
-
-static int digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int sender_address(const char *text, void **ret, size_t *ret_bytes, struct error *error)
-{
-	size_t bytes = strlen(text) / 2;
-	uint8_t *address = malloc(bytes + 1);
-
-	if (!address)
-		return error_set(error, -ENOMEM, NULL, "no memory for the address of the other side");
-	for (size_t i = 0; i < bytes; i++) {
-		int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
-
-		if (high < 0 || low < 0) {
-			free(address);
-			return error_set(error, -EPROTO, NULL,
-					 "the address of the other side has other "
-					 "characters than hexadecimal digits");
-		}
-		address[i] = (uint8_t)(high << 4 | low);
-	}
-	*ret = address;
-	*ret_bytes = bytes;
-	return 0;
 }

@@ -57,9 +57,4 @@ struct sender_report {
 int sender_run(struct link *link, struct wire *wire, const struct sender_part *part,
 	       const struct sender_taker *taker, struct sender_report *ret, struct error *error);
 
-/* A side's address as text of hexadecimal digits, and back. sender_text returns text for free(), or NULL. sender_address returns 0 and
- * sets *ret, for free(). Fails with -EPROTO and -ENOMEM. */
-char *sender_text(const void *address, size_t bytes);
-int sender_address(const char *text, void **ret, size_t *ret_bytes, struct error *error);
-
 #endif

@@ -1,6 +1,9 @@
 /* The requests of one connection, up to the first take. */
 #include "serve_internal.h"
 
+#include "machine.h"
+#include "wire_tls.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,6 +74,7 @@ static int serve_hello(struct serving *serving, const struct message *request, s
 								.node = node,
 								.program = serving->server->program,
 								.ledger = serving->server->ledger,
+								.machine = machine_name(),
 								.wires = {names, wire_names(names)}},
 				    error);
 	}
@@ -266,6 +270,34 @@ static int send_sums(struct serving *serving, const struct message *request, boo
 	return r < 0 ? r : stream_sums(serving, &params, count, error);
 }
 
+/* ---- lanes ---- */
+
+/* The connection belongs to a take of another one from here on, which says why it ends. */
+static int serve_lane(struct serving *serving, const struct message *request, bool *ret_refused,
+		      struct error *error)
+{
+	struct peer_lane_params params;
+	struct peer_lane_result result;
+	struct tls_lane *lane = NULL;
+	int r = record_read(form_peer_lane.params, request, &params, error);
+
+	if (r == 0) {
+		lane = tls_lane_enter(params.secret, serving->link);
+		if (!lane)
+			r = error_set(error, -ENOENT, NULL, "no take has this secret, or it has lanes enough");
+	}
+	if (r < 0) {
+		*ret_refused = true;
+		return r;
+	}
+	result.clear = params.clear && serving->server->clear;
+	r = serve_answer(serving, request->id, &form_peer_lane, &result, error);
+	if (r == 0 && result.clear)
+		link_clear(serving->link);
+	tls_lane_run(lane, r == 0);
+	return 1;
+}
+
 /* ---- the connection ---- */
 
 static const struct {
@@ -274,7 +306,7 @@ static const struct {
 		     struct error *error);
 } methods[] = {
 	{&form_peer_list, serve_list}, {&form_peer_find, serve_find}, {&form_peer_index, send_index},
-	{&form_peer_sums, send_sums},  {&form_peer_take, serve_take},
+	{&form_peer_sums, send_sums},  {&form_peer_take, serve_take}, {&form_peer_lane, serve_lane},
 };
 #define METHODS (sizeof(methods) / sizeof(*methods))
 

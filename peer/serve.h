@@ -10,6 +10,8 @@
 #include "link.h"
 #include "messages.h"
 
+#include <stdatomic.h>
+
 struct served_segment {
 	const void *data; /* mapped; on a GPU a device pointer */
 	uint64_t bytes;
@@ -72,6 +74,7 @@ struct server {
 	struct takers *takers; /* NULL: the server never redirects */
 	const char *program; /* "gpuwm-peer 0.1.0" */
 	const struct version_id *_Atomic ledger; /* NULL: not known yet */
+	atomic_bool clear; /* takers that want it get their bytes without TLS */
 };
 
 /* Answers the peer's hello with the error `why`, and serves nothing. The caller closes the link. */

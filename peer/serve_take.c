@@ -36,7 +36,7 @@ static int send_parts(struct serving *serving, const struct served_part *part,
 				     .user_data = &looking};
 	size_t bytes;
 	const void *address = wire_address(wire, &bytes);
-	char *worker = sender_text(address, bytes);
+	char *worker = wire_text(address, bytes);
 	int r;
 
 	for (uint32_t i = 0; i < part->segment_count; i++)

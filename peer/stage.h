@@ -3,7 +3,7 @@
  *   host memory             where it is
  *   a GPU, and the wire     a buffer of this process on the same GPU, into which the GPU copies: UCX has to pass memory on to the receiver, and
  *   carries its memory      memory that was attached can't be passed on a second time. Copied within a GPU, a message of 64 MiB takes 40 us
- *   a GPU, and it does not  a buffer of the host */
+ *   a GPU, and it does not  a pinned buffer of the host */
 #ifndef GPUWM_PEER_STAGE_H
 #define GPUWM_PEER_STAGE_H
 

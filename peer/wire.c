@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A thread looks at the transport by itself, since not every one can wake it. A fast network has something new after 50 us. A line of 50 MB/s
@@ -15,13 +17,10 @@
  * long as messages of a GPU's memory are on their way and something happened so lately. */
 #define AWAKE_SECONDS 2e-3
 
-/* ---- which transport ------------------------------------------------------- */
+/* How soon it sees that both sides have met. */
+#define MEET_LOOK_MS 1
 
-static int wires_none(struct error *error)
-{
-	return error_set(error, -ENOTSUP, "build gpuwm where libucx-dev is installed",
-			 "this gpuwm was built without UCX");
-}
+/* ---- which transport ------------------------------------------------------- */
 
 static const struct wire_ops *wire_named(const char *name)
 {
@@ -36,8 +35,6 @@ int wire_find(const char *name, const struct wire_ops **ret, struct error *error
 {
 	const struct wire_ops *ops = wire_named(name);
 
-	if (!wires[0])
-		return wires_none(error);
 	if (!ops)
 		return error_set(error, -ENOTSUP, "update the older one of the two nodes",
 				 "this gpuwm sends nothing by \"%.*s\"", WIRE_NAME_BYTES_MAX, name);
@@ -45,35 +42,14 @@ int wire_find(const char *name, const struct wire_ops **ret, struct error *error
 	return 0;
 }
 
-int wire_choose(const char *const *names, size_t count, const struct wire_ops **ret, struct error *error)
-{
-	static const char *const older[] = {WIRE_UNNAMED};
-
-	if (!names) {
-		names = older;
-		count = 1;
-	}
-	for (size_t i = 0; wires[i]; i++) {
-		for (size_t k = 0; k < count; k++) {
-			if (strcmp(wires[i]->name, names[k]) == 0) {
-				*ret = wires[i];
-				return 0;
-			}
-		}
-	}
-	if (!wires[0])
-		return wires_none(error);
-	return error_set(error, -EPROTONOSUPPORT, "update the older one of the two nodes",
-			 "both nodes have no way for the bytes in common: here is %s, there %s",
-			 wires[0]->title, count > 0 ? names[0] : "none");
-}
-
 uint32_t wire_names(const char *ret_names[WIRES_MAX])
 {
 	uint32_t count = 0;
 
-	for (; count < WIRES_MAX && wires[count]; count++)
-		ret_names[count] = wires[count]->name;
+	for (size_t i = 0; wires[i] && count < WIRES_MAX; i++) {
+		if (!wires[i]->here || wires[i]->here(NULL) == 0)
+			ret_names[count++] = wires[i]->name;
+	}
 	return count;
 }
 
@@ -131,11 +107,6 @@ bool wire_carries(const struct wire *wire, enum wire_memory memory)
 const void *wire_address(const struct wire *wire, size_t *ret_bytes)
 {
 	return wire->ops->address(wire, ret_bytes);
-}
-
-int wire_connect(struct wire *wire, const void *address, size_t bytes, struct error *error)
-{
-	return wire->ops->connect(wire, address, bytes, error);
 }
 
 /* ---- messages -------------------------------------------------------------- */
@@ -223,43 +194,57 @@ int wire_progress(struct wire *wire, int fd, int64_t deadline, struct error *err
 	return ended;
 }
 
-static int begin_greeting(struct wire *wire, const struct wire_meeting *meeting, bool ours, struct error *error)
-{
-	struct wire_piece piece = {
-		.tag = wire_tag(meeting->nonce, WIRE_NUMBER_GREETING),
-		.data = &wire->greetings[ours],
-		.bytes = sizeof(wire->greetings[ours]),
-	};
-
-	wire->greeted[ours] = true;
-	if (!ours)
-		return wire_receive(wire, &piece, &wire->met[ours], error);
-	return wire_send(wire, &piece, &wire->met[ours], error);
-}
-
-/* Does what can be done now. Ours goes at once, or when theirs has come. */
-static int greet(struct wire *wire, const struct wire_meeting *meeting, struct error *error)
-{
-	int r = wire->greeted[0] ? 0 : begin_greeting(wire, meeting, false, error);
-
-	if (r < 0 || wire->greeted[1] || !(meeting->begins || wire->met[0].done))
-		return r;
-	r = wire_connect(wire, meeting->address, meeting->bytes, error);
-	return r < 0 ? r : begin_greeting(wire, meeting, true, error);
-}
-
 int wire_meet(struct wire *wire, const struct wire_meeting *meeting, int64_t deadline, struct error *error)
 {
-	int r = greet(wire, meeting, error);
+	int r = wire->ops->meet(wire, meeting, error);
 
-	while (r >= 0 && !(wire->met[0].done && wire->met[1].done)) {
-		if (clock_left(deadline) == 0)
-			return 1;
-		r = wire_progress(wire, -1, deadline, error);
+	while (r == 1 && clock_left(deadline) > 0) {
+		r = wire_progress(wire, -1, clock_deadline(MEET_LOOK_MS), error);
 		if (r >= 0)
-			r = greet(wire, meeting, error);
+			r = wire->ops->meet(wire, meeting, error);
 	}
-	if (r >= 0 && (wire->met[0].result < 0 || wire->met[1].result < 0))
-		r = error_set(error, -ECONNRESET, NULL, "%s lost the other side at once", wire->ops->title);
-	return r < 0 ? r : 0;
+	wire->ended = 0; /* nothing was on its way but the transport's own */
+	return r;
+}
+
+/* ---- an address as text -------------------------------------------- */
+
+char *wire_text(const void *address, size_t bytes)
+{
+	const uint8_t *from = address;
+	char *text = malloc(2 * bytes + 1);
+
+	for (size_t i = 0; text && i < bytes; i++)
+		snprintf(text + 2 * i, 3, "%02x", from[i]);
+	return text;
+}
+
+static int digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int wire_bytes(const char *text, void **ret, size_t *ret_bytes, struct error *error)
+{
+	size_t bytes = strlen(text) / 2;
+	uint8_t *address = malloc(bytes + 1);
+
+	if (!address)
+		return error_set(error, -ENOMEM, NULL, "no memory for the address of the other side");
+	for (size_t i = 0; i < bytes; i++) {
+		int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+
+		if (high < 0 || low < 0) {
+			free(address);
+			return error_set(error, -EPROTO, NULL,
+					 "the address of the other side has other "
+					 "characters than hexadecimal digits");
+		}
+		address[i] = (uint8_t)(high << 4 | low);
+	}
+	*ret = address;
+	*ret_bytes = bytes;
+	return 0;
 }

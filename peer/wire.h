@@ -1,17 +1,22 @@
 /* The way of a version's bytes from one machine to another. A wire carries only these bytes. Everything else goes over the TLS connection
  * beside it (link.h): the proof of who the other side is, which pieces are sent, their sums, and the addresses of both sides.
  *
- * How the bytes travel is a transport's: a struct wire_ops in a file of its own, and a row of `wires` in wires.c. Two nodes use the first
- * one of the taker's table that the server has too. What a transport has to tell the other side is its address: bytes that only the
- * transport reads.
+ * How the bytes travel is a transport's: a struct wire_ops in a file of its own, and a row of `wires` in wires.c. A take goes by the first one
+ * of the taker's table that the server has too, and that joins the two (peer_way.h). What a transport has to tell the other side is its address:
+ * bytes that only the transport reads.
  *
- *   ucx  UCX finds out what joins the two: RDMA, TCP, shared memory, NVLink (wire_ucx.c)
+ *   rdma  UCX, by network cards that have RDMA (wire_ucx.c)
+ *   gpus  UCX, between GPUs of one machine: NVLink (wire_ucx.c)
+ *   tls   further connections of TLS beside the take's own, which every two nodes have (wire_tls.c)
  *
  * Nobody may get a key with which to write this process's memory: the receiver fetches, or the sender's messages are copied.
  *
  * A wire belongs to the thread that uses it: one thread at a time. It has one peer, and ends with it. */
 #ifndef GPUWM_PEER_WIRE_H
 #define GPUWM_PEER_WIRE_H
+
+#include "link.h"
+#include "messages.h"
 
 #include "../base/errors.h"
 
@@ -23,13 +28,7 @@ struct wire;
 struct wire_ops;
 
 /* The addresses of a host with 8 network cards took UCX 1.5 KiB. */
-#define WIRE_ADDRESS_BYTES_MAX KIB(8)
-/* Of a transport's name in messages. */
-#define WIRE_NAME_BYTES_MAX 15
-/* Transports of a node in messages. */
-#define WIRES_MAX 16
-/* What nodes have that name no transports, and takers that name none: there was no other one before they were named. */
-#define WIRE_UNNAMED "ucx"
+#define WIRE_ADDRESS_BYTES_MAX (PEER_WORKER_TEXT / 2)
 
 /* One message on its way. The caller owns it and the memory that it is about. Both stay in place until it is done, or
  * the wire is closed. Zeroed: nothing is on its way. */
@@ -54,10 +53,7 @@ extern const struct wire_ops *const wires[];
 
 /* Finds this program's transport by its name in messages. Returns 0 and sets *ret. Fails with -ENOTSUP if this build has none of this name. */
 int wire_find(const char *name, const struct wire_ops **ret, struct error *error);
-/* Finds the first transport of this program that the other side names. names NULL: it is older, and has WIRE_UNNAMED. Returns 0 and sets
- * *ret. Fails with -ENOTSUP if this build has no transport, and with -EPROTONOSUPPORT if the other side has none of them. */
-int wire_choose(const char *const *names, size_t count, const struct wire_ops **ret, struct error *error);
-/* Sets ret_names to the names of this program's transports. Returns how many there are. */
+/* Sets ret_names to the names of this program's transports that this machine has what they need for. Returns how many there are. */
 uint32_t wire_names(const char *ret_names[WIRES_MAX]);
 
 /* Opens a wire. If messages are about GPU memory, the caller is inside the device's context, now and in each later call. Returns 0 and
@@ -83,9 +79,29 @@ bool wire_carries(const struct wire *wire, enum wire_memory memory);
 
 /* Returns this side's address, which the other side needs to connect. It lives as long as the wire. */
 const void *wire_address(const struct wire *wire, size_t *ret_bytes);
-/* Prepares sending to the side with this address. Nothing is sent before the first message. Returns 0. Fails with
- * -EBADMSG if the address is none, with -EHOSTUNREACH if nothing joins the two, and with -EIO. */
-int wire_connect(struct wire *wire, const void *address, size_t bytes, struct error *error);
+
+/* An address as text of hexadecimal digits, and back. wire_text returns text for free(), or NULL. wire_bytes returns 0 and sets *ret, for free().
+ * Fails with -EPROTO and -ENOMEM. */
+char *wire_text(const void *address, size_t bytes);
+int wire_bytes(const char *text, void **ret, size_t *ret_bytes, struct error *error);
+
+/* What a wire needs to find the other side. All that it points to stays in place until wire_meet returns something else than 1. */
+struct wire_meeting {
+	bool serves; /* this is the server's side */
+	const void *address; /* the other side's */
+	size_t bytes;
+	uint64_t nonce;
+	/* The taker's: the server, as the take's own link reached it; how many connections may go there; whether they need not be encrypted. */
+	struct peer_keys *keys;
+	const struct link_target *target;
+	unsigned lanes;
+	bool clear;
+};
+/* Connects both sides. No message is on its way before. Call it until it returns something else than 1: not yet, by the deadline. Returns 0. Fails
+ * with -EBADMSG if the address is none, with -EHOSTUNREACH if nothing joins the two, with -ECONNRESET if the other side is gone, and with -EIO. */
+int wire_meet(struct wire *wire, const struct wire_meeting *meeting, int64_t deadline, struct error *error);
+/* How long the other side may take. */
+#define WIRE_MEET_MS 10000
 
 /* Begins to send or to receive a message. Only so much comes as the receiver has room for: more is an error of the
  * message, -EIO. A message is done when `done` says so, which may be at once. At most WIRE_MESSAGES_MAX are on their way. Return 0. Fail
@@ -100,25 +116,10 @@ int wire_receive(struct wire *wire, const struct wire_piece *piece, struct wire_
  * none. Fails with -ECONNRESET if the other side is gone, and with -EIO. */
 int wire_progress(struct wire *wire, int fd, int64_t deadline, struct error *error);
 
-/* Connects both sides, and passes a greeting in both directions, so that all connections are made before a message is on its way: UCX's releases
- * with assertions, as Debian's 1.13, end the process if the other side goes away while they are made. The server begins, and the taker connects
- * when its greeting has come: connections that cross each other take UCX longer. Call it until it returns something else than 1: not yet, by the
- * deadline. `address` is the other side's, and stays in place until then. Returns 0. Fails as wire_connect and wire_progress. */
-struct wire_meeting {
-	bool begins; /* the server's side */
-	const void *address;
-	size_t bytes;
-	uint64_t nonce;
-};
-int wire_meet(struct wire *wire, const struct wire_meeting *meeting, int64_t deadline, struct error *error);
-/* How long the other side may take for the greeting. */
-#define WIRE_MEET_MS 10000
-
 /* Tags: a nonce of 40 bits that the taker chooses, and a number that counts the messages of the connection. Whoever
  * does not know the nonce can't guess a tag. */
 #define WIRE_NONCE_BITS 40
 #define WIRE_NUMBER_BITS 24 /* times 4 MiB: 64 TiB over one connection */
-#define WIRE_NUMBER_GREETING ((UINT32_C(1) << WIRE_NUMBER_BITS) - 1)
 static inline uint64_t wire_tag(uint64_t nonce, uint32_t number)
 {
 	return nonce << WIRE_NUMBER_BITS | number;
@@ -140,16 +141,17 @@ struct wire {
 	unsigned nap_us; /* the last nap */
 	bool of_gpu; /* a message of a GPU's memory was begun */
 	double worked; /* when the transport last had something to do, by clock_steady_seconds */
-	uint64_t greetings[2]; /* theirs, and ours */
-	struct wire_message met[2]; /* the messages with these */
-	bool greeted[2]; /* they were begun */
 };
 
 /* What a transport has to do. The functions that wire.h declares above say how. */
 struct wire_ops {
 	const char *name; /* in messages between nodes */
 	const char *title; /* for people */
-	const char *remedy; /* the remedy in the error if the greeting does not come */
+	const char *remedy; /* the remedy in the error if both sides do not meet */
+	bool of_one_machine; /* it joins GPUs of one machine, and nothing else */
+	/* Returns 0 if this machine has what the transport needs. Fails with -ENOTSUP, with what is missing and where to get it. NULL: nothing is
+	 * needed. Any thread. */
+	int (*here)(struct error *error);
 	/* Returns 0 and sets *ret to zeroed memory with what the transport needs in it. */
 	int (*open)(struct wire **ret, struct error *error);
 	bool (*settle)(struct wire *wire);
@@ -158,7 +160,8 @@ struct wire_ops {
 			   enum wire_memory memory); /* NULL: there is nothing to register */
 	bool (*carries_gpu)(const struct wire *wire); /* NULL: it carries host memory only */
 	const void *(*address)(const struct wire *wire, size_t *ret_bytes);
-	int (*connect)(struct wire *wire, const void *address, size_t bytes, struct error *error);
+	/* Does what can be done without waiting. Returns 1 if both sides have not met yet. */
+	int (*meet)(struct wire *wire, const struct wire_meeting *meeting, struct error *error);
 	/* They return 0, and have passed the message to wire_message_begun or wire_message_end. */
 	int (*send)(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
 		    struct error *error);
@@ -175,6 +178,6 @@ void wire_message_begun(struct wire *wire, struct wire_message *message);
 /* Notes that a message is done, whether it was on its way or not. */
 void wire_message_end(struct wire *wire, struct wire_message *message, int result);
 
-extern const struct wire_ops wire_ucx;
+extern const struct wire_ops wire_rdma, wire_gpus, wire_tls;
 
 #endif

@@ -1,14 +1,23 @@
-/* UCX as a transport. UCX_TLS, UCX_NET_DEVICES and its other variables count as usual. Two settings don't come from the environment, because
- * nobody may get a key with which to write this process's memory: the receiver fetches (UCX_RNDV_SCHEME=get_zcopy), or the sender's
- * messages are copied. An address is that of a UCX worker. UCX trusts it: it comes over TLS. */
+/* UCX as two transports: over network cards that have RDMA, and between the GPUs of one machine. UCX_NET_DEVICES and its other variables count as
+ * usual. Two settings don't come from the environment:
+ *
+ *   UCX_RNDV_SCHEME=get_zcopy  Nobody may get a key with which to write this process's memory: the receiver fetches, or the sender's messages are
+ *                              copied.
+ *   UCX_TLS, without tcp       Over TCP UCX has a message that writes anywhere in the process, and takes it from everybody who reaches its port: a
+ *                              local user does, whatever the firewall. So it opens no port at all.
+ *
+ * An address is that of a UCX worker. UCX trusts it: it comes over TLS. */
 #include "wire.h"
 
 #include "ucx.h"
 
 #include "../base/clock.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* What UCX still has to say about the connection reaches the other side before it ends. */
 #define WIRE_LINGER_MS 100
@@ -25,6 +34,13 @@ struct area {
 	ucp_mem_h handle;
 };
 
+/* Which of UCX's own transports it may use. All of them read and write no GPU's memory without the last two. */
+#define TLS_OF_RDMA "ib,cuda_copy,gdr_copy"
+#define TLS_OF_GPUS "sm,cuda_copy,cuda_ipc"
+
+/* In the tag of a greeting. */
+#define NUMBER_GREETING ((UINT32_C(1) << WIRE_NUMBER_BITS) - 1)
+
 struct wire_ucx {
 	struct wire wire;
 	const struct ucx *ucx;
@@ -37,6 +53,9 @@ struct wire_ucx {
 	ucp_ep_h endpoint; /* NULL: not connected */
 	ucs_status_t failed; /* of the endpoint; UCS_OK: it works */
 	uint64_t begun_ms; /* when it connected */
+	uint64_t greetings[2]; /* theirs, and ours */
+	struct wire_message met[2]; /* the messages with these */
+	bool greeted[2]; /* they were begun */
 };
 
 static struct wire_ucx *ucx_of(const struct wire *wire)
@@ -55,7 +74,7 @@ static int ucx_failed(const struct wire_ucx *wire, ucs_status_t status, const ch
 	else if (status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
 		 status == UCS_ERR_NOT_CONNECTED)
 		code = -ECONNRESET;
-	return error_set(error, code, code == -EHOSTUNREACH ? "see UCX_TLS and UCX_NET_DEVICES" : NULL,
+	return error_set(error, code, code == -EHOSTUNREACH ? "see UCX_NET_DEVICES" : NULL,
 			 "UCX could not %s: %s", what, wire->ucx->ucs_status_string(status));
 }
 
@@ -63,8 +82,8 @@ static int ucx_failed(const struct wire_ucx *wire, ucs_status_t status, const ch
  * counts the end of such a message twice. */
 #define MINOR_WITHOUT_COPIES 22
 
-/* The receiver fetches what the sender has registered for reading. TCP can't fetch: there the sender's messages are copied. */
-static int configure(const struct wire_ucx *wire, ucp_config_t **ret, struct error *error)
+static int configure(const struct wire_ucx *wire, const char *transports, ucp_config_t **ret,
+		     struct error *error)
 {
 	ucp_config_t *config;
 	unsigned major, minor, release;
@@ -73,6 +92,8 @@ static int configure(const struct wire_ucx *wire, ucp_config_t **ret, struct err
 	if (status != UCS_OK)
 		return ucx_failed(wire, status, "be configured", error);
 	status = wire->ucx->ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy");
+	if (status == UCS_OK)
+		status = wire->ucx->ucp_config_modify(config, "TLS", transports);
 	if (status != UCS_OK) {
 		wire->ucx->ucp_config_release(config);
 		return ucx_failed(wire, status, "be configured", error);
@@ -84,14 +105,14 @@ static int configure(const struct wire_ucx *wire, ucp_config_t **ret, struct err
 	return 0;
 }
 
-static int open_worker(struct wire_ucx *wire, struct error *error)
+static int open_worker(struct wire_ucx *wire, const char *transports, struct error *error)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG};
 	const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 					    .thread_mode = UCS_THREAD_MODE_SERIALIZED};
 	ucp_config_t *config = NULL;
 	ucs_status_t status;
-	int r = configure(wire, &config, error);
+	int r = configure(wire, transports, &config, error);
 
 	if (r < 0)
 		return r;
@@ -121,7 +142,7 @@ static void wire_ucx_free(struct wire *base)
 	free(wire);
 }
 
-static int wire_ucx_open(struct wire **ret, struct error *error)
+static int open_with(const char *transports, struct wire **ret, struct error *error)
 {
 	const struct ucx *ucx;
 	struct wire_ucx *wire;
@@ -133,12 +154,17 @@ static int wire_ucx_open(struct wire **ret, struct error *error)
 	if (!wire)
 		return error_set(error, -ENOMEM, NULL, "no memory for a connection by UCX");
 	wire->ucx = ucx;
-	r = open_worker(wire, error);
+	r = open_worker(wire, transports, error);
 	if (r < 0)
 		wire_ucx_free(&wire->wire);
 	else
 		*ret = &wire->wire;
 	return r;
+}
+
+static int wire_rdma_open(struct wire **ret, struct error *error)
+{
+	return open_with(TLS_OF_RDMA, ret, error);
 }
 
 static void finish_message(struct wire_ucx *wire, struct wire_message *message, ucs_status_t status)
@@ -266,27 +292,6 @@ static void endpoint_failed(void *user_data, ucp_ep_h endpoint, ucs_status_t sta
 	wire->failed = status;
 }
 
-static int wire_ucx_connect(struct wire *base, const void *address, size_t bytes, struct error *error)
-{
-	struct wire_ucx *wire = ucx_of(base);
-	const ucp_ep_params_t params = {
-		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
-		.address = address,
-		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
-		.err_handler = {endpoint_failed, wire},
-	};
-	ucs_status_t status;
-
-	if (bytes < ADDRESS_BYTES_MIN || bytes > WIRE_ADDRESS_BYTES_MAX)
-		return error_set(error, -EBADMSG, NULL, "%zu bytes are no address of a UCX worker", bytes);
-	wire->begun_ms = clock_steady_ms();
-	status = wire->ucx->ucp_ep_create(wire->worker, &params, &wire->endpoint);
-	if (status != UCS_OK)
-		wire->endpoint = NULL;
-	return status == UCS_OK ? 0 : ucx_failed(wire, status, "connect to the other side", error);
-}
-
 static int wire_ucx_state(const struct wire *base, struct error *error)
 {
 	const struct wire_ucx *wire = ucx_of(base);
@@ -347,21 +352,142 @@ static int wire_ucx_receive(struct wire *base, const struct wire_piece *piece, s
 		     message, "receive", error);
 }
 
-const struct wire_ops wire_ucx = {
-	.name = "ucx",
-	.title = "UCX",
-	.remedy =
-		"are the ports that UCX uses open (UCX_TCP_PORT_RANGE), and do UCX_TLS and UCX_NET_DEVICES name what "
-		"joins the two?",
-	.open = wire_ucx_open,
-	.settle = wire_ucx_settle,
-	.free = wire_ucx_free,
-	.add_memory = wire_ucx_add_memory,
-	.carries_gpu = wire_ucx_carries_gpu,
-	.address = wire_ucx_address,
-	.connect = wire_ucx_connect,
-	.send = wire_ucx_send,
-	.receive = wire_ucx_receive,
-	.work = wire_ucx_work,
-	.state = wire_ucx_state,
+/* ---- meeting --------------------------------------------------------------- */
+
+static int connect_to(struct wire_ucx *wire, const void *address, size_t bytes, struct error *error)
+{
+	ucp_ep_params_t params = {
+		.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+			      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+		.address = address,
+		.err_mode = UCP_ERR_HANDLING_MODE_PEER,
+		.err_handler = {endpoint_failed, wire},
+	};
+	ucs_status_t status;
+
+	if (bytes < ADDRESS_BYTES_MIN || bytes > WIRE_ADDRESS_BYTES_MAX)
+		return error_set(error, -EBADMSG, NULL, "%zu bytes are no address of a UCX worker", bytes);
+	wire->begun_ms = clock_steady_ms();
+	status = wire->ucx->ucp_ep_create(wire->worker, &params, &wire->endpoint);
+	/* Debian's UCX notices no end of a process over shared memory, and refuses. The take's link, on the same machine, notices it. */
+	if (status == UCS_ERR_UNREACHABLE && wire->wire.ops->of_one_machine) {
+		params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
+		status = wire->ucx->ucp_ep_create(wire->worker, &params, &wire->endpoint);
+	}
+	if (status != UCS_OK)
+		wire->endpoint = NULL;
+	return status == UCS_OK ? 0 : ucx_failed(wire, status, "connect to the other side", error);
+}
+
+static int begin_greeting(struct wire_ucx *wire, const struct wire_meeting *meeting, bool ours,
+			  struct error *error)
+{
+	struct wire_piece piece = {
+		.tag = wire_tag(meeting->nonce, NUMBER_GREETING),
+		.data = &wire->greetings[ours],
+		.bytes = sizeof(wire->greetings[ours]),
+	};
+
+	wire->greeted[ours] = true;
+	if (!ours)
+		return wire_receive(&wire->wire, &piece, &wire->met[ours], error);
+	return wire_send(&wire->wire, &piece, &wire->met[ours], error);
+}
+
+/* A greeting goes in both directions, so that all connections are made before a message is on its way: UCX's releases with assertions, as Debian's
+ * 1.13, end the process if the other side goes away while they are made. The server begins, and the taker connects when its greeting has come:
+ * connections that cross each other take UCX longer. */
+static int wire_ucx_meet(struct wire *base, const struct wire_meeting *meeting, struct error *error)
+{
+	struct wire_ucx *wire = ucx_of(base);
+	int r = wire->greeted[0] ? 0 : begin_greeting(wire, meeting, false, error);
+
+	if (r == 0 && !wire->greeted[1] && (meeting->serves || wire->met[0].done)) {
+		r = connect_to(wire, meeting->address, meeting->bytes, error);
+		if (r == 0)
+			r = begin_greeting(wire, meeting, true, error);
+	}
+	if (r < 0 || !(wire->met[0].done && wire->met[1].done))
+		return r < 0 ? r : 1;
+	return wire->met[0].result < 0 || wire->met[1].result < 0
+		       ? error_set(error, -ECONNRESET, NULL, "UCX lost the other side at once")
+		       : 0;
+}
+
+/* ---- what this machine has ------------------------------------------------- */
+
+#define RDMA_DEVICES "/sys/class/infiniband" /* InfiniBand and RoCE */
+#define GPU_DEVICE "/dev/nvidiactl"
+
+static int rdma_here(struct error *error)
+{
+	const struct ucx *ucx;
+	DIR *folder = opendir(RDMA_DEVICES);
+	struct dirent *entry = NULL;
+
+	while (folder && (entry = readdir(folder)) && entry->d_name[0] == '.')
+		;
+	if (folder)
+		closedir(folder);
+	if (!entry)
+		return error_set(error, -ENOTSUP, NULL, "there is no network card with RDMA here");
+	return ucx_open(&ucx, error);
+}
+
+static struct error no_gpus; /* code 0: there are some, and UCX knows them */
+
+static void look_for_gpus(void)
+{
+	struct wire *wire;
+
+	if (access(GPU_DEVICE, F_OK) < 0)
+		error_set(&no_gpus, -ENOTSUP, NULL, "there is no GPU here");
+	else if (open_with(TLS_OF_GPUS, &wire, &no_gpus) == 0) {
+		if (!wire_ucx_carries_gpu(wire))
+			error_set(&no_gpus, -ENOTSUP,
+				  "PyPI's libucx-cu13 does: docs/peers.md says how to install it",
+				  "the UCX that is installed here knows no CUDA");
+		wire_ucx_free(wire);
+	}
+}
+
+static int gpus_here(struct error *error)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, look_for_gpus);
+	if (error)
+		*error = no_gpus;
+	return no_gpus.code;
+}
+
+static int wire_gpus_open(struct wire **ret, struct error *error)
+{
+	return open_with(TLS_OF_GPUS, ret, error);
+}
+
+/* ---- both ------------------------------------------------------------------ */
+
+#define UCX_OPS                                                                                                \
+	.settle = wire_ucx_settle, .free = wire_ucx_free, .add_memory = wire_ucx_add_memory,                   \
+	.carries_gpu = wire_ucx_carries_gpu, .address = wire_ucx_address, .meet = wire_ucx_meet,               \
+	.send = wire_ucx_send, .receive = wire_ucx_receive, .work = wire_ucx_work, .state = wire_ucx_state
+
+const struct wire_ops wire_rdma = {
+	.name = "rdma",
+	.title = "RDMA",
+	.remedy = "does UCX_NET_DEVICES name the cards that join the two?",
+	.here = rdma_here,
+	.open = wire_rdma_open,
+	UCX_OPS,
+};
+
+const struct wire_ops wire_gpus = {
+	.name = "gpus",
+	.title = "NVLink",
+	.remedy = "gpuwm-peer and gpuwm-loader have to see each other's memory: see docs/peers.md",
+	.of_one_machine = true,
+	.here = gpus_here,
+	.open = wire_gpus_open,
+	UCX_OPS,
 };

@@ -2,7 +2,9 @@
 
 const struct wire_ops *const wires[] = {
 #ifdef GPUWM_UCX
-	&wire_ucx,
+	&wire_gpus,
+	&wire_rdma,
 #endif
+	&wire_tls,
 	NULL,
 };

@@ -197,6 +197,14 @@ static int set_takers(struct peer_settings *settings, const char *value, struct 
 	return 0;
 }
 
+static int set_encrypt(struct peer_settings *settings, const char *value, struct error *error)
+{
+	settings->clear = strcmp(value, "no") == 0;
+	return settings->clear || strcmp(value, "yes") == 0
+		       ? 0
+		       : error_set(error, -EINVAL, NULL, "is neither yes nor no");
+}
+
 int peer_settings_set(struct peer_settings *settings, const char *key, const char *value, struct error *error)
 {
 	size_t i = 0;
@@ -205,6 +213,8 @@ int peer_settings_set(struct peer_settings *settings, const char *key, const cha
 
 	if (strcmp(key, "takers") == 0)
 		return set_takers(settings, value, error);
+	if (strcmp(key, "encrypt") == 0)
+		return set_encrypt(settings, value, error);
 	while (i < ROWS && strcmp(rows[i].key, key) != 0)
 		i++;
 	if (i == ROWS)

@@ -21,6 +21,7 @@
  *   peer      HOST[:PORT], may repeat
  *   dns       NAME[:PORT], may repeat: each address of the name is a peer
  *   listen    ADDRESS:PORT (gpuwm-peer)
+ *   encrypt   yes, the default, or no: bytes of weights go over TCP in clear if both sides say so
  *   takers    how many connections take at a time before gpuwm-peer sends others to one of them
  *
  * Without keys there are no peers: nothing listens, and a load from a peer is refused. */
@@ -39,6 +40,7 @@ struct peer_settings {
 	struct peer_list names, peers, dns;
 	char *listen; /* NULL: not set */
 	uint64_t takers; /* 0: not set */
+	bool clear; /* encrypt = no */
 };
 
 /* Sets one key as a line of the file would. Returns 0. Fails with -EINVAL and with -ENOMEM; *error says what is wrong with

@@ -24,7 +24,7 @@ static bool pause_for(const struct peer_fetch *fetch, int64_t ms)
 
 /* ---- one connection -------------------------------------------------------- */
 
-static int take_over(struct peer_fetch *fetch, struct link *link, const char *ref, bool stay,
+static int take_over(struct peer_fetch *fetch, struct link *link, const struct link_target *target, bool stay,
 		     struct peer_elsewhere *ret, struct error *error)
 {
 	struct version_id version;
@@ -37,6 +37,10 @@ static int take_over(struct peer_fetch *fetch, struct link *link, const char *re
 		.stall_ms = PEER_STALL_MS,
 		.stop = fetch->stop,
 		.wire = &fetch->wire,
+		.keys = fetch->keys,
+		.target = target,
+		.lanes = fetch->lanes,
+		.clear = fetch->clear,
 	};
 	struct peer_hello_result hello;
 	struct peer_message message;
@@ -44,14 +48,15 @@ static int take_over(struct peer_fetch *fetch, struct link *link, const char *re
 
 	if (r < 0)
 		return r;
-	r = wire_choose(hello.wires.items, hello.wires.count, &taking.ops, error);
+	r = peer_way_choose(&fetch->way, &hello, &fetch->part->device, error);
 	peer_message_clear(&message);
+	taking.ops = fetch->way.ops;
 	if (r == 0)
-		r = peer_offer_find(link, fetch->offer, ref, &version, error);
+		r = peer_offer_find(link, fetch->offer, fetch->places->ref, &version, error);
 	return r < 0 ? r : peer_take(link, &taking, ret, error);
 }
 
-static int take_from(struct peer_fetch *fetch, const struct link_target *target, const char *ref, bool stay,
+static int take_once(struct peer_fetch *fetch, const struct link_target *target, bool stay,
 		     struct peer_elsewhere *ret, struct error *error)
 {
 	struct link *link;
@@ -59,8 +64,21 @@ static int take_from(struct peer_fetch *fetch, const struct link_target *target,
 
 	if (r < 0)
 		return r;
-	r = take_over(fetch, link, ref, stay, ret, error);
+	r = take_over(fetch, link, target, stay, ret, error);
 	link_close(link);
+	return r;
+}
+
+/* Takes by the best transport that joins the two. */
+static int take_from(struct peer_fetch *fetch, const struct link_target *target, bool stay,
+		     struct peer_elsewhere *ret, struct error *error)
+{
+	int r;
+
+	do {
+		fetch->part->times = (struct take_times){0};
+		r = take_once(fetch, target, stay, ret, error);
+	} while (r < 0 && peer_way_next(&fetch->way, fetch->part->times.met > 0, error));
 	return r;
 }
 
@@ -84,13 +102,12 @@ static int try_place(struct course *course, struct error *error)
 	struct link_target there;
 	unsigned redirects = 0;
 	bool entered;
-	int r = take_from(fetch, &target, fetch->places->ref, course->stay, &elsewhere, error);
+	int r = take_from(fetch, &target, course->stay, &elsewhere, error);
 
 	while (r == 0 && elsewhere.there) {
 		there = (struct link_target){elsewhere.host, elsewhere.port,
 					     elsewhere.name[0] ? elsewhere.name : NULL};
-		r = take_from(fetch, &there, fetch->places->ref, ++redirects >= PEER_REDIRECTS_MAX, &next,
-			      error);
+		r = take_from(fetch, &there, ++redirects >= PEER_REDIRECTS_MAX, &next, error);
 		elsewhere = next;
 	}
 	/* A take that was sent elsewhere in vain leaves the wire open. */

@@ -151,6 +151,7 @@ static int start_fetch(struct peer_load *load, size_t i)
 	struct peer_fetch *fetch = &load->fetches[i];
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned threads = cores > 0 ? (unsigned)cores / (unsigned)load->part_count : 1;
+	unsigned lanes = PEER_LANES_OF_LOAD / (unsigned)load->part_count;
 	int r;
 
 	*fetch = (struct peer_fetch){
@@ -160,6 +161,8 @@ static int start_fetch(struct peer_load *load, size_t i)
 		.places = &load->places,
 		.serves = load->serve ? peer_serve_port(load->serve) : 0,
 		.threads = threads > 0 ? threads : 1,
+		.lanes = lanes > 0 ? lanes : 1,
+		.clear = load->settings->clear,
 		.pause_ms = PEER_PAUSE_MS,
 		.stop = &load->stop,
 	};
@@ -282,6 +285,23 @@ static void note_failures(const struct peer_load *load)
 	}
 }
 
+/* Says which way the bytes took, and what would have been a better one. */
+static void note_ways(const struct peer_load *load)
+{
+	for (size_t i = 0; i < load->part_count; i++) {
+		const struct peer_way *way = &load->fetches[i].way;
+
+		if (!way->ops)
+			continue;
+		work_note(load->work, "rank %u: the bytes came by %s%s%s%s", load->parts[i].rank,
+			  way->ops->title,
+			  way->ops == &wire_tls && load->settings->clear
+				  ? ", not encrypted where the server agreed"
+				  : "",
+			  way->better[0] ? "; " : "", way->better);
+	}
+}
+
 static int fetch_all(struct peer_load *load)
 {
 	double began = clock_steady_seconds();
@@ -289,8 +309,7 @@ static int fetch_all(struct peer_load *load)
 	struct error why;
 
 	/* If no port can be had for the next taker, it goes to another node: that is no error of this load. */
-	if (peer_serve_begin(load->keys, &load->settings->names, &load->offer, load->parts, &load->serve,
-			     &why) < 0)
+	if (peer_serve_begin(load->keys, load->settings, &load->offer, load->parts, &load->serve, &why) < 0)
 		work_note(load->work, "other nodes can't take from here meanwhile: %s", why.message);
 	for (size_t i = 0; r == 0 && i < load->part_count; i++)
 		r = start_fetch(load, i);
@@ -300,6 +319,7 @@ static int fetch_all(struct peer_load *load)
 	while (load->thread_count > 0)
 		pthread_join(load->threads[--load->thread_count], NULL);
 	note_failures(load);
+	note_ways(load);
 	if (r == 0) {
 		note_speed(load, began);
 		r = linger(load);

@@ -132,19 +132,21 @@ struct peer_verify *peer_verify_end(struct peer_verify *verify);
  *
  * Serving the next taker of a chain: a loader that takes a version listens, and serves the pieces that it has already. */
 
-/* Connections at a time. In a chain there is one for each part. Further takers are refused, and ask the first node again; but a connection that
- * has not proved who it is makes room. */
-#define PEER_SERVE_MAX 16
+/* Connections at a time. In a chain there is one for each part, and PEER_LANES_OF_LOAD for all of them. Further takers are refused, and ask the first
+ * node again; but a connection that has not proved who it is makes room. */
+#define PEER_SERVE_MAX 80
 /* How long a loader that has everything waits for the takers that it serves. They are a few pieces behind. A taker that is further
  * behind goes on at another node. */
 #define PEER_LINGER_MS 10000
 
 struct peer_serve;
 
-/* Listens on a free port of all addresses, for nodes whose certificates have one of the names (link_peer_matches). Names and parts outlive
- * the server. Parts that have no memory yet are not served. Returns 0 and sets *ret. Fails with -EMFILE, -ENOMEM and -EAGAIN. */
-int peer_serve_begin(struct peer_keys *keys, const struct peer_list *names, const struct peer_offer *offer,
-		     const struct taken_part *parts, struct peer_serve **ret, struct error *error);
+/* Listens on a free port of the address that `listen` has, for nodes whose certificates have one of the names (link_peer_matches). Settings and parts
+ * outlive the server. Parts that have no memory yet are not served. Returns 0 and sets *ret. Fails with -ENOTSUP if [peers] has no `listen`, as
+ * port_open, and with -ENOMEM and -EAGAIN. */
+int peer_serve_begin(struct peer_keys *keys, const struct peer_settings *settings,
+		     const struct peer_offer *offer, const struct taken_part *parts, struct peer_serve **ret,
+		     struct error *error);
 /* Returns its port. */
 unsigned peer_serve_port(const struct peer_serve *serve);
 /* Returns how many connections there are now. */

@@ -1,11 +1,11 @@
 #include "peer_part.h"
 
 #include "../../base/clock.h"
+#include "../../peer/port.h"
 #include "../../peer/serve.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,7 +29,7 @@ struct place {
 
 struct peer_serve {
 	struct peer_keys *keys;
-	const struct peer_list *names; /* of nodes that may take */
+	const struct peer_settings *settings;
 	const struct peer_offer *offer;
 	const struct taken_part *parts;
 	struct served_version version;
@@ -118,11 +118,12 @@ static void serve_node(struct place *place, struct link *link)
 		.user = serve,
 		.takers = serve->takers,
 		.program = "gpuwm-loader " GPUWM_VERSION,
+		.clear = serve->settings->clear,
 	};
 	struct serve_report report;
 	struct error error;
 
-	if (link_peer_matches(link, serve->names)) {
+	if (link_peer_matches(link, &serve->settings->names)) {
 		serve_link(&server, link, &report, &error);
 		return;
 	}
@@ -259,62 +260,46 @@ static void peer_serve_describe(struct peer_serve *serve)
 		(struct served_version){offer->version, serve->model, serve->tag, offer->world, serve->served};
 }
 
-/* A machine without IPv6 has IPv4 alone. */
-static int listen_anywhere(struct peer_serve *serve)
+int peer_serve_begin(struct peer_keys *keys, const struct peer_settings *settings,
+		     const struct peer_offer *offer, const struct taken_part *parts, struct peer_serve **ret,
+		     struct error *error)
 {
-	/* The port is in the same place as in sockaddr_in. */
-	struct sockaddr_in6 six = {.sin6_family = AF_INET6};
-	struct sockaddr_in four = {.sin_family = AF_INET};
-	struct sockaddr *address = (struct sockaddr *)&six;
-	socklen_t bytes = sizeof(six);
-	int off = 0;
-
-	serve->listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (serve->listener >= 0) {
-		setsockopt(serve->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-	} else {
-		serve->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		address = (struct sockaddr *)&four;
-		bytes = sizeof(four);
-	}
-	if (serve->listener < 0 || bind(serve->listener, address, bytes) < 0 ||
-	    listen(serve->listener, PEER_SERVE_MAX) < 0)
-		return -errno;
-	bytes = sizeof(six);
-	if (getsockname(serve->listener, (struct sockaddr *)&six, &bytes) < 0)
-		return -errno;
-	serve->port = ntohs(six.sin6_port);
-	return 0;
-}
-
-int peer_serve_begin(struct peer_keys *keys, const struct peer_list *names, const struct peer_offer *offer,
-		     const struct taken_part *parts, struct peer_serve **ret, struct error *error)
-{
-	struct peer_serve *serve = calloc(1, sizeof(*serve));
+	struct peer_serve *serve;
 	int r;
+
+	if (!settings->listen)
+		return error_set(error, -ENOTSUP, "set it if takers may take from here",
+				 "[peers] has no `listen`: this node serves nothing");
+	serve = calloc(1, sizeof(*serve));
 
 	if (!serve)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	serve->keys = keys;
-	serve->names = names;
+	serve->settings = settings;
 	serve->offer = offer;
 	serve->parts = parts;
 	pthread_mutex_init(&serve->lock, NULL);
 	peer_serve_describe(serve);
 	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
 		serve->places[i].fd = -1;
-	serve->listener = -1;
 	serve->takers = takers_new(TAKERS_DEFAULT);
-	r = serve->takers ? listen_anywhere(serve) : -ENOMEM;
-	if (r == 0)
-		r = -pthread_create(&serve->thread, NULL, accept_all, serve);
-	serve->listening = r == 0;
+	serve->listener = port_open(settings->listen, true, error);
+	r = serve->listener < 0 ? serve->listener : 0;
+	if (r == 0 && !serve->takers)
+		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	if (r == 0) {
-		*ret = serve;
-		return 0;
+		serve->port = port_number(serve->listener);
+		r = -pthread_create(&serve->thread, NULL, accept_all, serve);
+		serve->listening = r == 0;
+		if (r < 0)
+			error_set(error, r, NULL, "no thread can be made to serve the next taker: %s",
+				  strerror(-r));
 	}
-	peer_serve_end(serve);
-	return error_set(error, r, NULL, "no port can be opened for the next taker: %s", strerror(-r));
+	if (r == 0)
+		*ret = serve;
+	else
+		peer_serve_end(serve);
+	return r;
 }
 
 unsigned peer_serve_port(const struct peer_serve *serve)

@@ -120,7 +120,7 @@ static int call_take(struct take *take, const char *worker, struct peer_elsewher
 			      take->wire->ops->title);
 	} else {
 		/* This side connects there when the peer has. */
-		r = sender_address(result.worker, &take->address, &take->address_bytes, take->error);
+		r = wire_bytes(result.worker, &take->address, &take->address_bytes, take->error);
 	}
 	peer_message_clear(&message);
 	return r;
@@ -130,7 +130,7 @@ static int take_ask(struct take *take, struct peer_elsewhere *ret)
 {
 	size_t bytes;
 	const void *address = wire_address(take->wire, &bytes);
-	char *worker = sender_text(address, bytes);
+	char *worker = wire_text(address, bytes);
 	int r = worker ? call_take(take, worker, ret)
 		       : error_set(take->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 
@@ -319,7 +319,16 @@ static int take_pieces(struct take *take)
 /* Both sides have all their connections then. */
 static int take_meet(struct take *take)
 {
-	const struct wire_meeting meeting = {false, take->address, take->address_bytes, take->nonce};
+	const struct peer_taking *taking = take->taking;
+	const struct wire_meeting meeting = {
+		.address = take->address,
+		.bytes = take->address_bytes,
+		.nonce = take->nonce,
+		.keys = taking->keys,
+		.target = taking->target,
+		.lanes = taking->lanes,
+		.clear = taking->clear,
+	};
 	int64_t deadline = clock_deadline(WIRE_MEET_MS);
 	int r;
 

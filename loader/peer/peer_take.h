@@ -4,6 +4,7 @@
 
 #include "peer_part.h"
 #include "peer_dial.h"
+#include "peer_way.h"
 
 #include "../../peer/link.h"
 #include "../../peer/messages.h"
@@ -40,6 +41,11 @@ struct peer_taking {
 	 * 30 ms. */
 	struct wire **wire;
 	const struct wire_ops *ops; /* the transport, which both have */
+	/* As those of a wire_meeting. */
+	struct peer_keys *keys;
+	const struct link_target *target;
+	unsigned lanes;
+	bool clear;
 };
 
 /* Takes the missing pieces from a peer, after the hello. Returns 0 if all pieces are here, or if the peer redirects
@@ -68,6 +74,10 @@ int peer_take(struct link *link, const struct peer_taking *taking, struct peer_e
 /* How often a taker is redirected: the length of a chain. Each redirect takes some milliseconds. The last node asked has to send. */
 #define PEER_REDIRECTS_MAX 64
 
+/* Connections by TLS of one load, which its parts share. With those of the parts themselves they are fewer than PLACES_PER_ADDRESS_MAX
+ * (peer/listener.h). */
+#define PEER_LANES_OF_LOAD 16
+
 struct peer_fetch {
 	struct taken_part *part;
 	const struct peer_offer *offer;
@@ -75,9 +85,12 @@ struct peer_fetch {
 	const struct peer_places *places; /* that have the version */
 	uint64_t serves; /* as peer_taking.serves */
 	unsigned threads;
+	unsigned lanes; /* connections by TLS for the bytes */
+	bool clear; /* they need not be encrypted */
 	int64_t pause_ms; /* PEER_PAUSE_MS, or less in tests */
 	atomic_bool *stop;
 	struct wire *wire; /* for the next take; NULL: none is open */
+	struct peer_way way;
 	/* set at the end */
 	atomic_bool ended;
 	struct error error; /* code 0: all pieces are here */

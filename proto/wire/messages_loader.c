@@ -29,6 +29,8 @@ static const struct record_field job_peers_rows[] = {
 	FIELD_TEXTS_MAYBE(struct job_peers, names, PEER_LIST_MAX, PEER_HOST_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_peers, peers, PEER_LIST_MAX, PEER_ADDRESS_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_peers, dns, PEER_LIST_MAX, PEER_ADDRESS_BYTES_MAX),
+	FIELD_TEXT_MAYBE(struct job_peers, listen, PEER_ADDRESS_BYTES_MAX),
+	FIELD_BOOL_OR(struct job_peers, clear, false),
 };
 static const struct record job_peers_record = {RECORD(struct job_peers, job_peers_rows)};
 

@@ -24,6 +24,8 @@ struct job_peers {
 		const char *const *items;
 		uint32_t count;
 	} secrets, names, peers, dns; /* secrets: paths */
+	const char *listen; /* ADDRESS:PORT; NULL: this node serves nothing */
+	bool clear; /* encrypt = no */
 };
 
 extern const struct message_form form_job_load;

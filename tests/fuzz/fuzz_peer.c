@@ -45,22 +45,23 @@ static void make_requests(void)
 	keep(form_peer_find.params, &(struct peer_find_params){"llama@prod"});
 	keep(form_peer_index.params, &(struct peer_index_params){&id, 3});
 	keep(form_peer_sums.params, &(struct peer_sums_params){&id, 3, 7, 1 << 20});
-	keep(form_peer_take.params, &(struct peer_take_params){&id, 3, "ucx", "00ff00ff00ff", 77, &port, true});
+	keep(form_peer_take.params, &(struct peer_take_params){&id, 3, "tls", "00ff00ff00ff", 77, &port, true});
 	keep(form_peer_want.params, &(struct peer_want_params){7, 12, 16});
+	keep(form_peer_lane.params, &(struct peer_lane_params){"00ff", true});
 	keep(form_peer_done.params, &(struct peer_done_params){UINT64_MAX, &error});
 }
 
 /* What a taker reads. */
 static void make_answers(void)
 {
-	static const char *const aliases[] = {"current", "prod"}, *const wires[] = {"ucx", "rope"};
+	static const char *const aliases[] = {"current", "prod"}, *const wires[] = {"tls", "rope"};
 	const struct peer_part parts[] = {{0, "host", "host", 1 << 30, 2, 4096}, {1, "GPU-1", "cuda", 1, 1, 1}};
 	const struct peer_redirect redirect = {"fd00::7", 9465, "node7.example.org"};
 	struct error error;
 
 	error_set(&error, -ESHUTDOWN, NULL, "gpuwm-peer is stopping");
 	keep(form_peer_hello.result,
-	     &(struct peer_hello_result){1, "node7", "gpuwm-peer 0.1.0", &id, {wires, 2}});
+	     &(struct peer_hello_result){1, "node7", "gpuwm-peer 0.1.0", &id, "4f1c", {wires, 2}});
 	keep(&peer_version_record,
 	     &(struct peer_version){&id, "llama", "v1", {aliases, 2}, 2, 1 << 30, "device", &digest, "00ff"});
 	keep(form_peer_find.result,
@@ -68,6 +69,7 @@ static void make_answers(void)
 	keep(form_peer_index.result, &(struct peer_index_result){4096});
 	keep(form_peer_sums.result, &(struct peer_sums_result){1 << 20});
 	keep(form_peer_take.result, &(struct peer_take_result){&redirect, NULL});
+	keep(form_peer_lane.result, &(struct peer_lane_result){true});
 	keep(form_peer_take.result, &(struct peer_take_result){NULL, "00ff"});
 	keep(form_peer_gone.params, &(struct peer_gone_params){&error});
 }

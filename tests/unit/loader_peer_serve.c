@@ -43,8 +43,8 @@ TestSuite(peer_serve, .init = begin, .fini = end);
 static void serve_to(const char *name)
 {
 	cr_assert_eq(peer_settings_set(&settings, "names", name, &error), 0, "%s", error.message);
-	cr_assert_eq(peer_serve_begin(keys, &settings.names, &offer, NULL, &serve, &error), 0, "%s",
-		     error.message);
+	cr_assert_eq(peer_settings_set(&settings, "listen", "127.0.0.1:9465", &error), 0);
+	cr_assert_eq(peer_serve_begin(keys, &settings, &offer, NULL, &serve, &error), 0, "%s", error.message);
 }
 
 /* Returns what the loader answers to the hello of a node with the certificate above. */
@@ -63,6 +63,23 @@ static int greet(void)
 		peer_message_clear(&message);
 	link_close(link);
 	return r;
+}
+
+Test(peer_serve, serves_nothing_without_an_address_to_listen_at)
+{
+	cr_expect_eq(peer_serve_begin(keys, &settings, &offer, NULL, &serve, &error), -ENOTSUP);
+	cr_expect(strstr(error.message, "no `listen`"), "%s", error.message);
+}
+
+Test(peer_serve, listens_at_the_address_of_listen_alone)
+{
+	struct link_target target = {.host = "127.0.0.2"};
+	struct link *link;
+
+	serve_to("*.example");
+	target.port = peer_serve_port(serve);
+	cr_expect_neq(target.port, 9465, "gpuwm-peer's own");
+	cr_expect_eq(link_connect(keys, &target, LINK_HANDSHAKE_MS, &link, &error), -ECONNREFUSED);
 }
 
 Test(peer_serve, serves_a_node_that_is_named)

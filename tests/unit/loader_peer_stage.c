@@ -107,6 +107,10 @@ Test(stage, reads_a_gpu_that_the_transport_does_not_know)
 	put(source, 0, &at);
 	cr_expect_arr_eq(at, bytes, BYTES);
 	cr_expect_null(registered);
+	/* A larger one gets another buffer. */
+	cr_assert_eq(stage_put(stage, 1, source, BYTES / 2, &at, &error), 0);
+	put(source, 1, &at);
+	cr_expect_arr_eq(at, bytes, BYTES);
 	device.ops->ipc->free(source);
 	end();
 }

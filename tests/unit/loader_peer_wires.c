@@ -1,12 +1,14 @@
-/* A node with two transports: one that only this test has, and UCX. This file's table is linked in place of gpuwm's. */
+/* A node with two transports: one that only this test has, and TLS. This file's table is linked in place of gpuwm's. */
 #include "loader/peer/peer_take.h"
 #include "tests/support/loader/fake_peer.h"
 #include "tests/support/peer/wire_local.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
+#include <errno.h>
+#include <string.h>
 
-const struct wire_ops *const wires[] = {&wire_local, &wire_ucx, NULL};
+static struct wire_ops first; /* wire_local, or what a test makes of it */
+const struct wire_ops *const wires[] = {&first, &wire_tls, NULL};
 
 static struct fake_peer peer;
 static struct peer_offer offer;
@@ -35,7 +37,7 @@ static void begin(void)
 	const struct peer_wish wish = {"m@v1", &job};
 	struct link *link;
 
-	setenv("UCX_TLS", "tcp", 1);
+	first = wire_local;
 	fake_peer_begin(&peer);
 	link = fake_peer_connect(&peer);
 	cr_assert_eq(peer_offer_take(link, &wish, look, NULL, &offer, &error), 0, "%s", error.message);
@@ -61,45 +63,95 @@ static void expect_all(const char *by)
 	cr_expect_str_eq(part.times.wire, by);
 }
 
-Test(peer_wires, takes_by_the_first_that_both_have)
+static struct peer_fetch fetch;
+
+static void run_fetch(void)
 {
-	const struct peer_places places = {.count = 1, .ref = "m@v1", .items = {{"127.0.0.1", peer.port}}};
-	struct peer_fetch fetch = {
+	static struct peer_places places = {.count = 1, .ref = "m@v1", .items = {{"127.0.0.1", 0}}};
+
+	places.items[0].port = peer.port;
+	fetch = (struct peer_fetch){
 		.part = &part,
 		.offer = &offer,
 		.keys = peer.keys,
 		.places = &places,
 		.threads = 2,
+		.lanes = 2,
 		.pause_ms = 1,
 		.stop = &stop,
 	};
-
 	peer_fetch_run(&fetch);
 	cr_assert_eq(fetch.error.code, 0, "%s", fetch.error.message);
 	cr_expect_eq(fetch.failures, 0, "%s", fetch.last.message);
-	expect_all("this process");
 }
 
-/* As a taker does that has UCX alone, and does not name it. */
-Test(peer_wires, serves_by_the_one_that_the_taker_has)
+Test(peer_wires, takes_by_the_first_that_both_have)
 {
-	struct wire *wire = NULL;
-	const struct peer_taking taking = {
-		.part = &part,
-		.version = &offer.version,
-		.stay = true,
-		.threads = 2,
-		.stall_ms = PEER_STALL_MS,
-		.stop = &stop,
-		.wire = &wire,
-		.ops = &wire_ucx,
-	};
-	struct peer_elsewhere elsewhere;
-	struct link *link = fake_peer_connect(&peer);
-	struct version_id version;
+	run_fetch();
+	expect_all("this process");
+	cr_expect_str_eq(fetch.way.better, "");
+}
 
-	cr_assert_eq(peer_offer_find(link, &offer, "m@v1", &version, &error), 0, "%s", error.message);
-	cr_assert_eq(peer_take(link, &taking, &elsewhere, &error), 0, "%s", error.message);
-	link_close(link);
-	expect_all("UCX");
+static int not_here(struct error *why)
+{
+	return error_set(why, -ENOTSUP, "buy one", "no card is here");
+}
+
+Test(peer_wires, say_what_would_have_been_better)
+{
+	first.here = not_here;
+	run_fetch();
+	expect_all("TLS");
+	cr_expect_str_eq(fetch.way.better, "not by this process: no card is here: buy one");
+}
+
+static int out_of_reach(struct wire *wire, const struct wire_meeting *meeting, struct error *why)
+{
+	(void)wire;
+	(void)meeting;
+	return error_set(why, -EHOSTUNREACH, NULL, "nothing joins the two");
+}
+
+Test(peer_wires, are_tried_until_one_joins_the_two)
+{
+	first.meet = out_of_reach;
+	run_fetch();
+	expect_all("TLS");
+	cr_expect(strstr(fetch.way.better, "not by this process: "), "%s", fetch.way.better);
+	cr_expect(strstr(fetch.way.better, "nothing joins the two"), "%s", fetch.way.better);
+}
+
+static int can_not_open(struct wire **ret, struct error *why)
+{
+	(void)ret;
+	return error_set(why, -ENOTSUP, NULL, "its library is too old");
+}
+
+Test(peer_wires, are_tried_until_one_can_be_opened)
+{
+	first.open = can_not_open;
+	run_fetch();
+	expect_all("TLS");
+	cr_expect_str_eq(fetch.way.better, "not by this process: its library is too old");
+}
+
+/* This machine's GPUs are not meant if the bytes go into host memory. */
+Test(peer_wires, of_gpus_do_not_bring_host_memory)
+{
+	first.of_one_machine = true;
+	run_fetch();
+	expect_all("TLS");
+	cr_expect_str_eq(fetch.way.better, "");
+}
+
+Test(peer_wires, are_told_by_a_server_that_has_what_they_need)
+{
+	const char *names[WIRES_MAX];
+
+	cr_assert_eq(wire_names(names), 2);
+	cr_expect_str_eq(names[0], "local");
+	cr_expect_str_eq(names[1], "tls");
+	first.here = not_here;
+	cr_assert_eq(wire_names(names), 1);
+	cr_expect_str_eq(names[0], "tls");
 }

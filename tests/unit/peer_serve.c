@@ -260,8 +260,12 @@ Test(serve, sums_that_can_not_be_computed_end_the_connection)
 
 static int take(uint64_t serves, bool stay, struct peer_take_result *ret)
 {
-	struct peer_take_params params = {
-		.version = &version.id, .worker = "00", .nonce = 1, .serves = &serves, .stay = stay};
+	struct peer_take_params params = {.version = &version.id,
+					  .wire = "tls",
+					  .worker = "00",
+					  .nonce = 1,
+					  .serves = &serves,
+					  .stay = stay};
 
 	return call(&form_peer_take, &params, ret);
 }

@@ -42,6 +42,8 @@ static const struct {
 	{"listen", "0.0.0.0:0"},
 	{"listen", "[::]:9465"},
 	{"takers", "1"},
+	{"encrypt", "yes"},
+	{"encrypt", "no"},
 };
 
 static const struct {
@@ -65,6 +67,7 @@ static const struct {
 	{"listen", "node7:9465", "no address in digits"},
 	{"takers", "0", "no number from 1 to 1024"},
 	{"takers", "many", "no number"},
+	{"encrypt", "perhaps", "neither yes nor no"},
 	{"unknown", "1", "no key \"unknown\""},
 };
 
@@ -76,6 +79,7 @@ Test(peer_settings, values_that_are_right)
 	cr_expect_eq(settings.peers.count, 6);
 	cr_expect_str_eq(settings.listen, "[::]:9465");
 	cr_expect_eq(settings.takers, 1);
+	cr_expect(settings.clear);
 }
 
 Test(peer_settings, values_that_are_wrong)

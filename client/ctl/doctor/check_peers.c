@@ -17,6 +17,25 @@
 /* 256 nodes with 1,000 versions each would be more. Then the group says so. */
 #define LIST_TEXT ((size_t)16 << 20)
 
+/* The ways for the bytes: a line for each, the best one first, "by WAY" or "not by WAY: WHY". */
+static void ways_judge(struct findings *findings, char *text)
+{
+	static const char missing[] = "not by ", there[] = "by ";
+
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		char *colon = strchr(line, ':');
+
+		if (strncmp(line, there, strlen(there)) == 0)
+			finding(findings, VERDICT_OK, "transport", line + strlen(there), NULL,
+				"the bytes of versions may go by it");
+		if (strncmp(line, missing, strlen(missing)) != 0 || !colon)
+			continue;
+		*colon = '\0';
+		finding(findings, VERDICT_NOT_APPLICABLE, "transport", line + strlen(missing), NULL, "%s",
+			colon + 2);
+	}
+}
+
 /* Returns whether there are keys that are right. */
 static bool keys_judge(struct findings *findings, const char *program, const char *path, const char *config)
 {
@@ -26,6 +45,7 @@ static bool keys_judge(struct findings *findings, const char *program, const cha
 	int status = program_run(words, PROGRAM_MS, true, text, sizeof(text));
 	const char *why = strstr(text, mark);
 	long days = strtol(text, NULL, 10);
+	char *ways;
 
 	if (status != 0 && strstr(text, "this node has no peers")) {
 		finding(findings, VERDICT_NOT_APPLICABLE, "keys", path, NULL, "there are no keys for peers");
@@ -39,13 +59,17 @@ static bool keys_judge(struct findings *findings, const char *program, const cha
 			"%.*s", (int)strcspn(why, "\n"), status < 0 ? strerror(-status) : why);
 		return false;
 	}
-	text[strcspn(text, "\n")] = '\0';
+	ways = strchr(text, '\n');
+	if (ways)
+		*ways++ = '\0';
 	if (strstr(text, "days") && days < DAYS_MIN)
 		finding(findings, VERDICT_WARNING, "keys", path,
 			"have a new certificate made, then: systemctl reload gpuwm-peer",
 			"this node's certificate ends in %ld days", days);
 	else
 		finding(findings, VERDICT_OK, "keys", path, NULL, "gpuwm-peer takes them (%s)", text);
+	if (ways)
+		ways_judge(findings, ways);
 	return true;
 }
 

@@ -43,6 +43,8 @@ static struct job_peers list_peers(const struct peer_settings *settings)
 		.names = {(const char *const *)settings->names.items, (uint32_t)settings->names.count},
 		.peers = {(const char *const *)settings->peers.items, (uint32_t)settings->peers.count},
 		.dns = {(const char *const *)settings->dns.items, (uint32_t)settings->dns.count},
+		.listen = settings->listen,
+		.clear = settings->clear,
 	};
 }
 

@@ -382,6 +382,8 @@ def test_keys_for_peers(machine: Machine, tmp_path: pathlib.Path) -> None:
     machine.file("/etc/gpuwm/gpuwmd.conf", f"[peers]\nsecret = {secret}\npeer = 127.0.0.1:1\n")
     doctor = machine.doctor()
     doctor.says("ok", "peers", "keys", "a secret")
+    doctor.says("ok", "peers", "transport", "may go by it", subject="TLS")
+    doctor.says("not applicable", "peers", "transport", "no network card with RDMA", subject="RDMA")
     doctor.says("warning", "peers", "peer", "Connection refused", subject="127.0.0.1")
     secret.chmod(0o644)
     machine.doctor().says("failed", "peers", "keys", "others may read")

@@ -82,7 +82,7 @@ class Node:
         self.config = self.folder / "gpuwmd.conf"
         self.root = folder
         self.secret = secret
-        self.env = {**os.environ, "GPUWM_SOCKET": str(self.socket), "UCX_TLS": "tcp", "UCX_NET_DEVICES": "eth0"}
+        self.env = {**os.environ, "GPUWM_SOCKET": str(self.socket)}
         self.numbers = itertools.count()
         self.gpuwmd: subprocess.Popen[bytes] | None = None
         self.peer: subprocess.Popen[bytes] | None = None
@@ -90,7 +90,7 @@ class Node:
     def configure(self, peers: list[str]) -> None:
         """Writes the configuration."""
         lines = ["[loader]", f"root = {self.root}", "[peers]", f"secret = {self.secret}"]
-        lines += [f"listen = 0.0.0.0:{PORT}", *(f"peer = {peer}" for peer in peers)]
+        lines += [f"listen = {self.address}:{PORT}", *(f"peer = {peer}" for peer in peers)]
         self.config.write_text("\n".join(lines) + "\n")
 
     def spawn(self, name: str, *words: object) -> subprocess.Popen[bytes]:
@@ -114,6 +114,11 @@ class Node:
     def listens(self) -> bool:
         told = run("ip", "netns", "exec", self.namespace, "ss", "-Hltn", f"sport = :{PORT}")
         return str(PORT) in told
+
+    def ports(self) -> set[str]:
+        """Where somebody listens, as ADDRESS:PORT."""
+        told = run("ip", "netns", "exec", self.namespace, "ss", "-Hltn")
+        return {line.split()[3] for line in told.splitlines()}
 
     def kill_peer(self) -> None:
         assert self.peer

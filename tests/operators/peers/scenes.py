@@ -93,6 +93,19 @@ def scene_one_and_eight(cluster: Cluster) -> None:
     assert many <= CHAIN_MAX * one, f"{many:.2f} s are more than {CHAIN_MAX} times {one:.2f} s"
 
 
+def scene_ports(cluster: Cluster) -> None:
+    """While the bytes go, nobody listens but gpuwm-peer and the loader, both at the address of `listen`."""
+    node = cluster.nodes[1]
+    job = node.load(cluster.source)
+    middle(node, job)
+    assert cluster.seed.ports() == {f"{cluster.seed.address}:{PORT}"}, cluster.seed.ports()
+    ports = node.ports() - {f"{node.address}:{PORT}"}
+    assert len(ports) == 1, ports
+    assert ports.pop().startswith(f"{node.address}:")
+    notes = check(node, job, cluster.content)
+    assert any("the bytes came by TLS" in note for note in notes), notes
+
+
 def scene_killed_peer(cluster: Cluster) -> None:
     """gpuwm-peer is killed in the middle, and comes back: the load goes on with what is missing."""
     node = cluster.nodes[1]
@@ -168,6 +181,7 @@ def scene_nobody(cluster: Cluster) -> None:
 
 SCENES: list[Callable[[Cluster], None]] = [
     scene_one_and_eight,
+    scene_ports,
     scene_killed_peer,
     scene_other_peer,
     scene_killed_taker,

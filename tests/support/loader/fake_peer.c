@@ -20,12 +20,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define CONNECTIONS_MAX 256 /* of a test: a take has some */
+
 static struct {
 	struct fake_peer *peer;
 	int listener, secret;
-	pthread_t thread;
+	pthread_t thread, threads[CONNECTIONS_MAX]; /* of the listener, and of each connection so far */
+	unsigned thread_count;
 	atomic_bool ending;
-	struct link *link; /* one connection at a time */
 	uint8_t *bytes[2], *wrong; /* wrong: those of the first segment, with errors */
 	struct sum sums[2][3];
 	void *index;
@@ -37,7 +39,9 @@ static struct {
 	uint8_t looked[3];
 } fake;
 
-static struct error error;
+static _Thread_local struct link *own_link; /* of the thread's connection */
+static _Thread_local struct error error;
+static _Thread_local bool asked; /* its connection is no lane */
 
 const uint8_t *fake_peer_bytes(uint32_t segment)
 {
@@ -131,6 +135,7 @@ static bool lies(enum fake_lie lie)
 static int find(void *user, const char *ref, struct served_version **ret, struct error *why)
 {
 	(void)user;
+	asked = true;
 	if (strcmp(ref, "m@v1") != 0)
 		return error_set(why, -ENOENT, NULL, "there is no %s", ref);
 	*ret = &fake.version;
@@ -171,7 +176,7 @@ static int look(void *user, struct served_version *version, const struct served_
 	if (lies(LIE_NO_MEMORY))
 		return error_set(why, -ENOMEM, NULL, "out of memory");
 	if (lies(LIE_RESET) && number > 0)
-		link_interrupt(fake.link);
+		link_interrupt(own_link);
 	if (pieces->segment == 0)
 		fake.looked[pieces->first] = 1;
 	*ret = (pieces->segment == 0 && wrong ? fake.wrong : fake.bytes[pieces->segment]) +
@@ -191,7 +196,7 @@ static void answer(uint64_t id, const struct message_form *form, const void *res
 	message_response(&w, id);
 	record_put(&w, form->result, result);
 	message_end(&w);
-	peer_send(fake.link, &w, &error);
+	peer_send(own_link, &w, &error);
 }
 
 static void answer_find(uint64_t id)
@@ -213,16 +218,18 @@ static void answer_find(uint64_t id)
 static void answer_one(const struct message *message)
 {
 	const struct peer_redirect nobody = {"127.0.0.1", 1, ""};
+	const char *const ways[] = {"tls"};
 
 	if (strcmp(message->method, form_peer_hello.name) == 0)
 		answer(message->id, &form_peer_hello,
-		       &(struct peer_hello_result){.protocol = 1, .node = "fake", .program = "fake"});
+		       &(struct peer_hello_result){
+			       .protocol = 1, .node = "fake", .program = "fake", .wires = {ways, 1}});
 	else if (strcmp(message->method, form_peer_find.name) == 0)
 		answer_find(message->id);
 	else if (strcmp(message->method, form_peer_index.name) == 0) {
 		atomic_fetch_add(&fake.peer->details, 1);
 		answer(message->id, &form_peer_index, &(struct peer_index_result){fake.index_bytes});
-		link_write(fake.link, fake.index, fake.index_bytes, LINK_SILENCE_MS, &error);
+		link_write(own_link, fake.index, fake.index_bytes, LINK_SILENCE_MS, &error);
 	} else if (strcmp(message->method, form_peer_sums.name) == 0) {
 		atomic_fetch_add(&fake.peer->details, 1);
 		answer(message->id, &form_peer_sums, &(struct peer_sums_result){0});
@@ -234,7 +241,8 @@ static void answer_all(void)
 {
 	struct peer_message message;
 
-	while (peer_receive(fake.link, PEER_MESSAGE_BYTES_MAX, LINK_SILENCE_MS, &message, &error) == 0) {
+	asked = true;
+	while (peer_receive(own_link, PEER_MESSAGE_BYTES_MAX, LINK_SILENCE_MS, &message, &error) == 0) {
 		answer_one(&message.message);
 		peer_message_clear(&message);
 	}
@@ -248,18 +256,21 @@ static bool by_hand(void)
 
 /* ---- its life -------------------------------------------------------------- */
 
-static void serve(int fd)
+static void *serve(void *fd)
 {
 	const struct server server = {.source = &source, .program = "fake"};
-	struct serve_report report;
+	struct serve_report report = {0};
 
-	if (link_accept(fake.peer->keys, fd, LINK_HANDSHAKE_MS, &fake.link, &error) < 0)
-		return;
+	if (link_accept(fake.peer->keys, (int)(intptr_t)fd, LINK_HANDSHAKE_MS, &own_link, &error) < 0)
+		return NULL;
 	if (by_hand())
 		answer_all();
 	else
-		serve_link(&server, fake.link, &report, &error);
-	fake.link = link_close(fake.link);
+		serve_link(&server, own_link, &report, &error);
+	own_link = link_close(own_link);
+	if (asked || !report.program[0])
+		atomic_fetch_add(&fake.peer->connections, 1);
+	return NULL;
 }
 
 static void *serve_all(void *unused)
@@ -271,9 +282,13 @@ static void *serve_all(void *unused)
 
 		if (fd < 0)
 			continue;
-		serve(fd);
-		atomic_fetch_add(&fake.peer->connections, 1);
+		cr_assert_lt(fake.thread_count, CONNECTIONS_MAX);
+		cr_assert_eq(
+			pthread_create(&fake.threads[fake.thread_count++], NULL, serve, (void *)(intptr_t)fd),
+			0);
 	}
+	while (fake.thread_count > 0)
+		pthread_join(fake.threads[--fake.thread_count], NULL);
 	return unused;
 }
 

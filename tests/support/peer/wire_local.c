@@ -89,8 +89,10 @@ static const void *local_address(const struct wire *wire, size_t *ret_bytes)
 	return &((const struct local *)wire)->address;
 }
 
-static int local_connect(struct wire *wire, const void *address, size_t bytes, struct error *error)
+static int local_meet(struct wire *wire, const struct wire_meeting *meeting, struct error *error)
 {
+	const void *address = meeting->address;
+	size_t bytes = meeting->bytes;
 	struct local *local = local_of(wire);
 
 	if (bytes != sizeof(struct address))
@@ -233,7 +235,7 @@ const struct wire_ops wire_local = {
 	.settle = local_settle,
 	.free = local_free,
 	.address = local_address,
-	.connect = local_connect,
+	.meet = local_meet,
 	.send = local_send,
 	.receive = local_receive,
 	.work = local_work,

@@ -1,0 +1,90 @@
+#include "lane_port.h"
+
+#include "certificates.h"
+#include "peer/port.h"
+#include "peer/serve.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CONNECTIONS_MAX 64
+
+static struct {
+	int fd;
+	pthread_t thread, threads[CONNECTIONS_MAX];
+	unsigned count;
+	atomic_bool ending;
+	struct peer_keys *keys;
+	struct server server;
+} here;
+
+static int find(void *user, const char *ref, struct served_version **ret, struct error *error)
+{
+	(void)user;
+	(void)ret;
+	return error_set(error, -ENOENT, NULL, "there is no %s", ref);
+}
+
+static const struct serve_source source = {.find = find};
+
+static void *serve(void *fd)
+{
+	struct serve_report report;
+	struct error error;
+	struct link *link;
+
+	if (link_accept(here.keys, (int)(intptr_t)fd, LINK_HANDSHAKE_MS, &link, &error) < 0)
+		return NULL;
+	serve_link(&here.server, link, &report, &error);
+	link_close(link);
+	return NULL;
+}
+
+static void *accept_all(void *unused)
+{
+	struct pollfd wait = {.fd = here.fd, .events = POLLIN};
+
+	while (!atomic_load(&here.ending)) {
+		int fd = poll(&wait, 1, 10) > 0 ? accept4(here.fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+
+		if (fd >= 0)
+			pthread_create(&here.threads[here.count++], NULL, serve, (void *)(intptr_t)fd);
+	}
+	return unused;
+}
+
+void lane_port_begin(struct lane_port *port, bool clear)
+{
+	struct error error;
+
+	signal(SIGPIPE, SIG_IGN);
+	certificates_begin();
+	certificates_write("secret", "0123456789abcdef0123456789abcdef", 0600);
+	here.keys = keys_of(settings_of_secret("secret"));
+	here.server.source = &source;
+	here.server.program = "test";
+	here.server.clear = clear;
+	here.fd = port_open("127.0.0.1:0", false, &error);
+	cr_assert_geq(here.fd, 0, "%s", error.message);
+	cr_assert_eq(pthread_create(&here.thread, NULL, accept_all, NULL), 0);
+	port->keys = here.keys;
+	port->target = (struct link_target){"127.0.0.1", port_number(here.fd), NULL};
+}
+
+void lane_port_end(struct lane_port *port)
+{
+	atomic_store(&here.ending, true);
+	pthread_join(here.thread, NULL);
+	while (here.count > 0)
+		pthread_join(here.threads[--here.count], NULL);
+	close(here.fd);
+	peer_keys_release(here.keys);
+	certificates_end();
+	port->keys = NULL;
+}
