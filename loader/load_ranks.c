@@ -91,6 +91,9 @@ int load_make_ranks(struct load *load)
 		else
 			kept++;
 	}
+	for (size_t i = 0; i < load->cut.missing_count; i++)
+		work_note(load->work, "config.json does not say %s: whether heads stay whole is not known",
+			  load->cut.missing[i]);
 	work_note(load->work,
 		  "cut into %u rank%s: %zu tensors are split, %zu copied to all ranks, %zu kept by one",
 		  load->world, load->world == 1 ? "" : "s", split, copied, kept);

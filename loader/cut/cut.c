@@ -34,6 +34,38 @@ static int cut_refuse(const struct making *m, const struct source_tensor *tensor
 			 rule->line, text_shown(tensor->name), tensor->name, rule->number, why);
 }
 
+static void note_missing(struct cut *cut, const char *key)
+{
+	for (size_t i = 0; i < cut->missing_count; i++) {
+		if (strcmp(cut->missing[i], key) == 0)
+			return;
+	}
+	if (cut->missing_count < CUT_KEYS_MAX)
+		snprintf(cut->missing[cut->missing_count++], sizeof(cut->missing[0]), "%s", key);
+}
+
+/* No rank gets a part of a group: of a head, for example. */
+static int check_groups(const struct making *m, const struct source_tensor *tensor, const struct cut_rule *rule)
+{
+	const uint64_t rows = tensor->shape[rule->number];
+	uint64_t groups;
+	char why[240];
+
+	if (!rule->key)
+		return 0;
+	if (!cut_config_number(m->cut->source, rule->key, &groups)) {
+		note_missing(m->cut, rule->key);
+		return 0;
+	}
+	if (groups > 0 && rows % groups == 0 && groups % m->cut->rank_count == 0)
+		return 0;
+	snprintf(why, sizeof(why),
+		 "its %" PRIu64 " rows there are %" PRIu64
+		 " groups (%s in config.json), which can't be split evenly among %u ranks",
+		 rows, groups, rule->key, m->cut->rank_count);
+	return cut_refuse(m, tensor, rule, why);
+}
+
 /* Sets the bytes of shape[D] × shape[D+1] × … */
 static int split(const struct making *m, const struct source_tensor *tensor, const struct cut_rule *rule,
 		 struct cut_tensor *ret)
@@ -53,6 +85,8 @@ static int split(const struct making *m, const struct source_tensor *tensor, con
 		return cut_refuse(m, tensor, rule, why);
 	}
 	*ret = (struct cut_tensor){.dimension = rule->number, .only = CUT_EVERY_RANK};
+	if (check_groups(m, tensor, rule) < 0)
+		return m->error->code;
 	if (tensor->bytes == 0)
 		return 0;
 	for (uint32_t i = 0; i < rule->number; i++)
@@ -219,10 +253,15 @@ static int fill_ranks(const struct making *m)
 
 /* ---- all ----------------------------------------------------------------- */
 
+static int check_scales(const struct making *m)
+{
+	return cut_scales_check(m->cut, m->error);
+}
+
 static int cut_make_all(struct making *m)
 {
 	static int (*const steps[])(const struct making *) = {check_ranks, cut_tensors, check_matched,
-							      fill_ranks};
+							      check_scales, fill_ranks};
 	struct cut *cut = m->cut;
 	int r = 0;
 

@@ -3,7 +3,8 @@
  * The bytes of a whole tensor lie in rows of `row` bytes. Of each row a rank gets `run` bytes, from
  * `begin` on. So a rank's tensor is these runs, one behind the other:
  *
- *   split D     row: the bytes of shape[D] × shape[D+1] × …; run: row / ranks; begin: rank × run
+ *   split D     row: the bytes of shape[D] × shape[D+1] × …; run: row / ranks; begin: rank × run. No share ends within a group
+ *               of rows that belong together (split D of KEY), or within a block that has one scale
  *   copy        row = run: all bytes; begin: 0
  *   rank R      the same, for that rank only */
 #ifndef GPUWM_LOADER_CUT_H
@@ -28,6 +29,8 @@ struct cut_tensor {
 /* The metadata of a part that was cut: the text of the plan. */
 #define CUT_PLAN_KEY "gpuwm.cut.plan"
 
+#define CUT_KEY_BYTES_MAX 63 /* of a key in config.json: those of transformers have 40 at most */
+
 #define CUT_WHOLE UINT32_MAX
 #define CUT_EVERY_RANK UINT32_MAX
 
@@ -44,6 +47,8 @@ struct cut_rank {
 	uint64_t bytes;
 };
 
+#define CUT_KEYS_MAX 8 /* of plans; more of them that the configuration lacks are not told */
+
 struct cut {
 	const struct source *source;
 	uint32_t rank_count;
@@ -54,6 +59,9 @@ struct cut {
 	uint64_t bytes; /* of all shares */
 	uint32_t *positions; /* see cut_position */
 	uint64_t *dims; /* shapes of split tensors; the others are the source's */
+	/* Keys of rules that config.json does not have. Whether groups stay whole is not known then. */
+	char missing[CUT_KEYS_MAX][CUT_KEY_BYTES_MAX + 1];
+	size_t missing_count;
 };
 
 static inline bool cut_is_split(const struct cut_tensor *tensor)
@@ -103,6 +111,7 @@ struct cut_rule {
 	const char *glob;
 	enum cut_action action;
 	uint32_t number; /* the dimension of CUT_SPLIT, the rank of CUT_RANK */
+	const char *key; /* the name in config.json of how many groups the dimension has; NULL: it has none */
 	bool optional; /* it may match no tensor */
 	unsigned line; /* counted from 1 */
 };
@@ -124,6 +133,25 @@ bool cut_rule_matches(const struct cut_rule *rule, const char *name);
 /* Finds the one rule that matches the name. Returns 0 and sets *ret to its position. Fails with
  * -EINVAL if no rule does, or more than one; the message names the tensor and the lines. */
 int cut_plan_find(const struct cut_plan *plan, const char *name, size_t *ret, struct error *error);
+
+/* ---- what config.json says (cut_config.c) ----
+ *
+ * gpuwm reads three things of it, and knows nothing else of a model. What is no JSON, or not there, says nothing. */
+
+/* Finds a number by its key: at the top, or else in the part of the language model, as models of several kinds of input have it. Returns
+ * false if there is none. */
+bool cut_config_number(const struct source *source, const char *key, uint64_t *ret);
+/* Finds the sizes of the blocks that have one scale each (weight_block_size of the quantisation), along the last two dimensions of a
+ * weight. Returns false if the configuration has none. */
+bool cut_config_block(const struct source *source, uint64_t ret[2]);
+
+/* ---- scales (cut_scales.c) ----
+ *
+ * A quantised weight NAME has its scales in a tensor NAME_scale or NAME_scale_inv. */
+
+/* Checks that each share of a weight has whole blocks, if its scales are split as it is. Returns 0. Fails with -EINVAL, naming both tensors and the
+ * figures, and with -ENOMEM. */
+int cut_scales_check(const struct cut *cut, struct error *error);
 
 /* ---- digests of shares (share_sums.c) ----
  *

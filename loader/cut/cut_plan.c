@@ -7,8 +7,9 @@
 #include <string.h>
 
 #define BLANKS " \t\r"
-#define WORDS_MAX 4 /* of a rule: GLOB split D optional */
-#define RULE_FORMS "a rule is: GLOB split D, GLOB copy or GLOB rank R; then perhaps optional"
+#define WORDS_MAX 6 /* of a rule: GLOB split D of KEY optional */
+#define RULE_FORMS                                                                                             \
+	"a rule is: GLOB split D, GLOB split D of KEY, GLOB copy or GLOB rank R; then perhaps optional"
 
 /* ---- lines --------------------------------------------------------------- */
 
@@ -61,6 +62,11 @@ static int read_action(const char *const *words, size_t count, struct cut_rule *
 	rule->action = (enum cut_action)action;
 	if (rule->action != CUT_COPY && (count < 2 || !read_number(words[used++], &rule->number)))
 		return bad_line(rule, "lacks the number behind", words[0], error);
+	if (rule->action == CUT_SPLIT && used < count && strcmp(words[used], "of") == 0) {
+		if (++used == count)
+			return bad_line(rule, "lacks the key behind", words[used - 1], error);
+		rule->key = words[used++];
+	}
 	rule->optional = used < count && strcmp(words[used], "optional") == 0;
 	used += rule->optional;
 	return used == count ? 0 : bad_line(rule, "has a word too many", words[used], error);

@@ -74,7 +74,7 @@ def _rules(plan: str, version: Version) -> Iterable[_Rule]:
         match _words(line):
             case []:
                 continue
-            case [glob, "split", dim] if dim.isdecimal():
+            case [glob, "split", dim] | [glob, "split", dim, "of", _] if dim.isdecimal():
                 yield _Rule(_pattern(glob), split=int(dim))
             case [glob, "copy"]:
                 yield _Rule(_pattern(glob))

@@ -159,6 +159,17 @@ def test_every_tensor_of_every_rank(daemon: Daemon, family: str, world: int) -> 
             assert part.cuts == cuts(tensors, rank, world)
 
 
+def test_a_head_is_cut_by_nobody(daemon: Daemon) -> None:
+    """A shipped plan asks config.json how many heads there are."""
+    folder = daemon.models / "heads"
+    write(folder, whole("llama"))
+    (folder / "config.json").write_text('{"num_attention_heads": 4, "num_key_value_heads": 2}')
+    text = (PLANS / "llama.cut").read_text()
+    daemon.load_folder("heads@two", folder, ranks=2, cut=text)
+    with pytest.raises(gpuwm.Error, match=r"[kv]_proj.*2 groups \(num_key_value_heads .* 4 ranks"):
+        daemon.load_folder("heads@four", folder, ranks=4, cut=text)
+
+
 def bits(tensor: Any) -> Any:
     return tensor.view(torch.int16)  # no bits of it are a NaN, which differs from itself
 

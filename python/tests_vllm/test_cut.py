@@ -135,7 +135,8 @@ def test_other_rows_are_refused(
     wants: str,
     has: str,
 ) -> None:
-    ref = cut(daemon, checkpoints / "lonely", copying("llama", *copied))
+    text = re.sub(r" of \w+", "", copying("llama", *copied))  # else the load is refused
+    ref = cut(daemon, checkpoints / "lonely", text)
     first, second = (engine.failed().text for engine in fed(start, "lonely", ref))
     for text in (first, second):
         assert wants in text

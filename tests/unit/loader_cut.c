@@ -128,6 +128,112 @@ Test(cut, refuses_rules_and_tensors_that_do_not_fit)
 	expect_refused("nonsense", 2, "line 1 of the cut plan has a glob and no action: \"nonsense\"");
 }
 
+/* The configuration of the source. */
+static void configure(const char *text)
+{
+	static struct source_extra config = {.name = (char *)"config.json"};
+
+	config.data = (char *)text;
+	config.bytes = strlen(text);
+	source.extras = &config;
+	source.extra_count = 1;
+}
+
+#define HEADS "a split 0 of heads"
+
+Test(cut, cuts_through_no_head)
+{
+	add("a", DTYPE_U8, 2, 16, 4, 0);
+	configure("{\"heads\": 2}");
+	make(HEADS, 2);
+	cr_expect_eq(share("a", 1)->shape[0], 8);
+	cut_clear(&cut);
+	expect_refused(
+		HEADS, 4,
+		"line 1 of the cut plan splits the tensor \"a\" along dimension 0: its 16 rows there are 2 groups "
+		"(heads in config.json), which can't be split evenly among 4 ranks");
+	configure("{\"heads\": 3}");
+	cr_expect_eq(cut_make(&source, HEADS, 2, &cut, &error), -EINVAL, "3 groups of 16 rows");
+	configure("{\"heads\": 0}");
+	cr_expect_eq(cut_make(&source, HEADS, 2, &cut, &error), -EINVAL, "no group at all");
+}
+
+Test(cut, finds_the_heads_of_the_language_model)
+{
+	add("a", DTYPE_U8, 2, 16, 4, 0);
+	configure(
+		"{\"vision_config\": {\"heads\": 3}, \"text_config\": {\"deep\": [{\"heads\": 5}], \"heads\": 2}}");
+	make(HEADS, 2);
+	cr_expect_eq(cut.missing_count, 0);
+	cut_clear(&cut);
+	/* What stands at the top counts, wherever it stands there. */
+	configure("{\"text_config\": {\"heads\": 3}, \"heads\": 2}");
+	make(HEADS, 2);
+	cut_clear(&cut);
+	configure("{\"heads\": 2, \"text_config\": {\"heads\": 3}}");
+	make(HEADS, 2);
+}
+
+Test(cut, tells_which_heads_it_does_not_know)
+{
+	static const char *const nothing[] = {"{}", "{\"heads\": \"2\"}", "{\"heads\": 2",   "[1]",
+					      "",   "{\"heads\": -2}",    "{\"heads\": 2.5}"};
+
+	add("a", DTYPE_U8, 2, 16, 4, 0);
+	add("b", DTYPE_U8, 2, 16, 4, 0);
+	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++) {
+		configure(nothing[i]);
+		make("* split 0 of heads", 4);
+		cr_expect_eq(cut.missing_count, 1, "%s", nothing[i]);
+		cr_expect_str_eq(cut.missing[0], "heads");
+		cut_clear(&cut);
+	}
+}
+
+#define BLOCKS_OF(sizes) "{\"quantization_config\": {\"weight_block_size\": " sizes "}}"
+
+/* 192 rows have 2 scales: one for 128, and one for 64. */
+Test(cut, tears_no_block_from_its_scale)
+{
+	add("m.weight", DTYPE_F8_E4M3, 2, 192, 256, 0);
+	add("m.weight_scale_inv", DTYPE_F32, 2, 2, 2, 0);
+	configure(BLOCKS_OF("[128, 128]"));
+	expect_refused(
+		"* split 0", 2,
+		"the tensor \"m.weight\" has a scale for 128 rows each in dimension 0, and 2 ranks would have 96 rows each: a block "
+		"would be torn from its scale");
+	make("* split 1", 2);
+	cut_clear(&cut);
+	make("m.weight split 0\nm.weight_scale_inv copy", 2);
+	cut_clear(&cut);
+	/* Without the configuration, blocks of 96 are as likely. */
+	configure("{}");
+	make("* split 0", 2);
+}
+
+Test(cut, asks_how_large_a_block_is)
+{
+	add("m.weight", DTYPE_F8_E4M3, 2, 200, 4, 0);
+	add("m.weight_scale", DTYPE_F32, 2, 16, 1, 0);
+	cr_expect_eq(cut_make(&source, "* split 0", 2, &cut, &error), -EINVAL);
+	cr_expect(strstr(error.message, "200 rows in dimension 0 and 16 scales for them"), "%s", error.message);
+}
+
+/* A scale for each row, for the whole tensor, and for each expert's blocks. */
+Test(cut, splits_scales_as_their_weights)
+{
+	add("a.weight", DTYPE_F8_E4M3, 2, 6, 4, 0);
+	add("a.weight_scale", DTYPE_F32, 2, 6, 1, 0);
+	add("b.weight", DTYPE_F8_E4M3, 3, 3, 256, 4);
+	add("b.weight_scale_inv", DTYPE_F32, 3, 3, 2, 1);
+	configure(BLOCKS_OF("[128, 128]"));
+	make("a.* split 0\nb.* split 1", 2);
+	cut_clear(&cut);
+	expect_refused("a.* copy\nb.* split 1", 4,
+		       "line 2 of the cut plan splits the tensor \"b.weight_scale_inv\" along dimension 1: "
+		       "its 2 rows there can't be split evenly among 4 ranks");
+}
+
 Test(cut, an_optional_rule_may_match_nothing)
 {
 	add("a", DTYPE_U8, 1, 6, 0, 0);

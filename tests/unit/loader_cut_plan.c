@@ -31,10 +31,11 @@ Test(cut_plan, reads_rules_blanks_and_comments)
 				    "\t*.q.weight  split 0 # rows\r\n"
 				    "*.o.weight split 12 optional\n"
 				    "norm copy\n"
-				    "head rank 3 optional",
+				    "head rank 3 optional\n"
+				    "*.k.weight split 0 of num_key_value_heads optional",
 				    &plan, &error),
 		     0, "%s", error.message);
-	cr_assert_eq(plan.count, 4);
+	cr_assert_eq(plan.count, 5);
 	cr_expect_str_eq(plan.rules[0].glob, "*.q.weight");
 	cr_expect_eq(plan.rules[0].action, CUT_SPLIT);
 	cr_expect_eq(plan.rules[0].line, 3);
@@ -46,6 +47,10 @@ Test(cut_plan, reads_rules_blanks_and_comments)
 	cr_expect_eq(plan.rules[3].action, CUT_RANK);
 	cr_expect_eq(plan.rules[3].number, 3);
 	cr_expect(plan.rules[3].optional);
+	cr_expect_null(plan.rules[0].key);
+	cr_expect_str_eq(plan.rules[4].key, "num_key_value_heads");
+	cr_expect_eq(plan.rules[4].action, CUT_SPLIT);
+	cr_expect(plan.rules[4].optional);
 }
 
 Test(cut_plan, takes_a_hash_inside_of_a_word_as_it_is)
@@ -68,6 +73,8 @@ Test(cut_plan, refuses_what_is_no_rule)
 	expect_refused("a split 0x1", "line 1 of the cut plan lacks the number behind: \"split\"");
 	expect_refused("a split 1000000", "line 1 of the cut plan lacks the number behind: \"split\"");
 	expect_refused("a rank optional", "line 1 of the cut plan lacks the number behind: \"rank\"");
+	expect_refused("a split 0 of", "line 1 of the cut plan lacks the key behind: \"of\"");
+	expect_refused("a copy of b", "line 1 of the cut plan has a word too many: \"of\"");
 	expect_refused("a copy 1", "line 1 of the cut plan has a word too many: \"1\"");
 	expect_refused("a copy optional b", "line 1 of the cut plan has a word too many: \"b\"");
 	expect_refused("a split 1 optional optional",
