@@ -113,17 +113,19 @@ class Run:
         shared = {**options, "load_format": "gpuwm"}
         begin = sum(self.gpus.settled_mib())
         own = self._one("own", options, begin)
-        first_engine = Engine(self, "first", shared)
-        first = self._row("first", first_engine.answered(), begin)
-        next_engine = Engine(self, "next", {**shared, "update": str(self.model)})
-        following = self._row("next", next_engine.answered(), begin)
-        for version in self.service.versions():
-            size = sum(each["bytes"] for each in version["parts"])
-            told = f"{version['state']}, {size} bytes, {version['leases']} leases"
-            self.report.note(f"{version['model']}@{version['tag']}: {told}")
-        self._check(own, first, following)
-        for engine in (next_engine, first_engine):
-            engine.end()
+        # Engines that outlived a part would hold its version, and the next part's could not have it.
+        with contextlib.ExitStack() as ends:
+            first_engine = Engine(self, "first", shared)
+            ends.callback(first_engine.end)
+            first = self._row("first", first_engine.answered(), begin)
+            next_engine = Engine(self, "next", {**shared, "update": str(self.model)})
+            ends.callback(next_engine.end)
+            following = self._row("next", next_engine.answered(), begin)
+            for version in self.service.versions():
+                size = sum(each["bytes"] for each in version["parts"])
+                told = f"{version['state']}, {size} bytes, {version['leases']} leases"
+                self.report.note(f"{version['model']}@{version['tag']}: {told}")
+            self._check(own, first, following)
         after = self._one("after the others ended", shared, begin)
         same = after.get("answers") == own.get("answers")
         self.report.check(same, "the version outlives its engines")

@@ -25,7 +25,10 @@ def main() -> None:
             print("gpuwm: built fake@v1", flush=True)
         else:
             print(f"gpuwm: attached {mapping.version}", flush=True)
-    path.write_text(json.dumps(found))
+    # The driver reads the file as soon as it is there.
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found))
+    part.rename(path)
     sys.stdin.read()
     os._exit(0)
 
