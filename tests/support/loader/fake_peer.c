@@ -175,8 +175,10 @@ static int look(void *user, struct served_version *version, const struct served_
 		return error_set(why, -ESHUTDOWN, NULL, "the node stops");
 	if (lies(LIE_NO_MEMORY))
 		return error_set(why, -ENOMEM, NULL, "out of memory");
-	if (lies(LIE_RESET) && number > 0)
+	if (lies(LIE_RESET) && number > 0) {
 		link_interrupt(own_link);
+		return 1; /* the rest never comes, however late the taker hears of the end */
+	}
 	if (pieces->segment == 0)
 		fake.looked[pieces->first] = 1;
 	*ret = (pieces->segment == 0 && wrong ? fake.wrong : fake.bytes[pieces->segment]) +
