@@ -91,7 +91,8 @@ Test(lost, lease_is_told_before_there_is_a_connection_again)
 	detach_all(mappings, MANY);
 }
 
-/* The call waits for the library's thread to connect again. That thread finds a lease to tell of first. */
+/* The call waits for the library's thread to connect again. That thread finds a lease to tell of first: one that was revoked before the
+ * connection ended, or, if nobody has read of that in time, one that the next gpuwmd refuses. */
 Test(lost, lease_that_is_told_keeps_no_call_from_connecting_again)
 {
 	struct gpuwm_mapping *mapping;

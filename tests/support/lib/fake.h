@@ -50,7 +50,7 @@ struct fake {
 	char dies_at[32]; /* a method: all connections end instead of an answer, and the next gpuwmd is there */
 	unsigned deaths; /* how often it still does */
 	bool answers_first; /* and dies then */
-	uint64_t revokes_dying; /* this lease, before it dies; 0: none */
+	uint64_t revokes_dying; /* this lease, before it dies, and the next gpuwmd knows it; 0: none */
 	char pauses_at[32]; /* a method that waits for `go` before it is answered */
 	sem_t paused, go;
 	unsigned lose; /* so many leases of the next resume get `loss` */

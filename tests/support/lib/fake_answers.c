@@ -207,8 +207,10 @@ static void resume_one(struct answer *a, const msgpack_object *lease)
 	char version[VERSION_ID_TEXT], device[DEVICE_BYTES_MAX + 1];
 	struct fake *fake = a->fake;
 	struct fields one;
+	uint64_t number;
 
 	fields_of(&one, lease);
+	number = fields_u64_or(&one, "lease", 0);
 	fields_text(&one, "version", version, sizeof(version));
 	fields_text(&one, "device", device, sizeof(device));
 	fields_u64(&one, "rank");
@@ -220,6 +222,9 @@ static void resume_one(struct answer *a, const msgpack_object *lease)
 		message_put_error(&a->w, "error", &fake->loss);
 		if (fake->loss_revoked)
 			message_put_bool(&a->w, "revoked", true);
+	} else if (fake->revokes_dying && number == fake->revokes_dying) {
+		message_put_error(&a->w, "error", &(struct error){-ESTALE, "an operator revoked it", ""});
+		message_put_bool(&a->w, "revoked", true);
 	} else if (one.error.code || !has(fake, version) || strcmp(device, fake->device)) {
 		message_put_error(&a->w, "error", &(struct error){-EINVAL, "not as it was granted", ""});
 	} else {
