@@ -7,7 +7,7 @@ import dataclasses
 import fnmatch
 import gc
 from collections.abc import Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -19,13 +19,14 @@ from .._shown import texts
 from . import (
     aliases,
     counters,
+    described,
     extra_state,
     fit,
     guards,
-    hanging,
     init,
     parametrized,
     registry,
+    steps,
     tensors,
 )
 from .places import Place, modules_of, places
@@ -139,22 +140,13 @@ def no_collections() -> Iterator[None]:
 # ---- what is to be done -----------------------------------------------------------------------
 
 
-class _Step(Protocol):
-    """Changes one parameter or buffer. undo() is called only after do()."""
-
-    @property
-    def name(self) -> str: ...
-    def do(self) -> None: ...
-    def undo(self) -> None: ...
-
-
-def _do(steps: Sequence[_Step]) -> None:
+def _do(planned: Sequence[steps.Step]) -> None:
     """Does all steps, or none."""
-    for done, step in enumerate(steps):
+    for done, step in enumerate(planned):
         try:
             step.do()
         except BaseException as error:
-            for earlier in reversed(steps[:done]):
+            for earlier in reversed(planned[:done]):
                 earlier.undo()
             if isinstance(error, RuntimeError):
                 raise BindError(
@@ -202,7 +194,7 @@ class _Plan:
         }
         self._device = next((t.device for t in self.sources.values()), torch.device("cpu"))
         self.problems: list[_Problem] = []
-        self.steps: list[_Step] = []
+        self.steps: list[steps.Step] = []
         self.bound: list[registry.Binding] = []
         self.bound_views: list[registry.Binding] = []
         self.extra_states: list[extra_state.Given] = []
@@ -242,7 +234,7 @@ class _Plan:
         return missing + [(name, self._unexpected(name)) for name in self.unexpected]
 
     def _unexpected(self, name: str) -> str:
-        whole = hanging.whole_of(name, self._names)
+        whole = described.whole_of(name, self._names)
         if whole is None:
             return f"unexpected: the model has no {name}"
         return f"parts: the version has tensors below {whole}, which bind gives to nothing"
@@ -275,7 +267,7 @@ class _Plan:
             or (len(named) > 1 and fit.different(self.sources, named))
             or (held and fit.other_identity(place, source, held))
             or (guards.never_shared(place) if shared and self._read_only else None)
-            or hanging.describes_others(place, source, self.sources, self._bound)
+            or described.describes_others(place, source, self.sources, self._bound)
         )
         if problem:
             self.problems.append((name, problem))
@@ -302,7 +294,7 @@ class _Plan:
             moved = torch.Tensor.detach(tensor).to(self._device)
             self._moved.append(aliases.Moved(place.name, tensor, moved))
             self._moved_to.append(("", False))
-            self.steps.append(_Swap(place, init.of_class(type(tensor), moved)))
+            self.steps.append(steps.Swap(place, init.of_class(type(tensor), moved)))
 
     def _give_extra_states(self, mapping: Mapping, called: dict[str, str | None]) -> None:
         """After the tensors: modules may look at them. A checkpoint has extra states that are
@@ -337,7 +329,7 @@ class _Plan:
     ) -> None:
         tensor = place.tensor
         if not shared and place.is_buffer and fit.fillable(tensor, source):
-            self.steps.append(_Fill(place, source))
+            self.steps.append(steps.Fill(place, source))
             return
         memory = source if shared else tensors.clone(source)
         self._moved.append(aliases.Moved(place.name, tensor, memory))
@@ -348,7 +340,7 @@ class _Plan:
         """Plans that the tensor object gets that memory. held: the result of fit.unswappable."""
         kind = guards.kind_of(place.tensor, shared and self._guard)
         new = torch.Tensor._make_subclass(kind, memory, False)
-        self.steps.append(_SetData(place, new) if held else _Swap(place, new))
+        self.steps.append(steps.SetData(place, new) if held else steps.Swap(place, new))
         if shared and held:
             self.followed.append(place.tensor)
 
@@ -383,64 +375,6 @@ def _other_values(name: str, of: str) -> str:
         f"values: {name} is a view of {of} in the model, and the version has other values for it "
         "than for that part"
     )
-
-
-class _Swap:
-    """Gives a tensor object the content of a new tensor; it stays the same object."""
-
-    __slots__ = ("_new", "_tensor", "name")
-
-    def __init__(self, place: Place, new: torch.Tensor) -> None:
-        self.name = place.name
-        self._tensor = place.tensor
-        self._new = new
-
-    def do(self) -> None:
-        init.swap(self._tensor, self._new)
-
-    undo = do
-
-
-class _SetData:
-    """Sets the memory of a tensor that others hold or refer to weakly. Both are on the same
-    device."""
-
-    def __init__(self, place: Place, new: torch.Tensor) -> None:
-        self.name = place.name
-        self._tensor: Any = place.tensor
-        self._new = (type(new), torch.Tensor.detach(new), False)
-
-    def do(self) -> None:
-        old = torch.Tensor.detach(self._tensor)
-        self._old = (type(self._tensor), old, self._tensor.requires_grad)
-        self._become(*self._new)
-
-    def undo(self) -> None:
-        self._become(*self._old)
-
-    def _become(self, kind: type, memory: torch.Tensor, requires_grad: bool) -> None:
-        tensor = self._tensor
-        tensor.__class__ = guards.kind_of(tensor, False)
-        tensor.data = memory
-        tensor.requires_grad_(requires_grad)
-        tensor.__class__ = kind
-
-
-class _Fill:
-    """Copies values into a buffer, which keeps its memory, because others may have views of it."""
-
-    def __init__(self, place: Place, source: torch.Tensor) -> None:
-        self.name = place.name
-        self._buffer = place.tensor
-        self._source = source
-
-    def do(self) -> None:
-        self._tensor = torch.Tensor.detach(self._buffer)
-        self._old = self._tensor.clone()
-        self._tensor.copy_(self._source)
-
-    def undo(self) -> None:
-        self._tensor.copy_(self._old)
 
 
 def chosen(names: set[str], globs: Globs, option: str) -> set[str]:
@@ -484,7 +418,7 @@ _REMEDIES = {
         "no memory: build the model outside of empty_init, and bind it as it is, as gpuwm.build "
         "does by itself; parameters that the version lacks need strict=False, too"
     ),
-    **hanging.REMEDIES,
+    **described.REMEDIES,
     "parametrized": parametrized.REMEDY,
     "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",
     "view": "view: set it to None before the model is bound, and make it again afterwards",

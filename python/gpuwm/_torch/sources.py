@@ -12,7 +12,7 @@ from torch import nn
 from .._c import dtypes
 from .._publish.making import Making, Spec
 from .._publish.parts import Gathered, Part, expanded
-from . import aliases, extents, guards, hanging, saved
+from . import aliases, described, extents, guards, saved
 from .init import is_plain
 from .places import Place, modules_of, places
 
@@ -126,7 +126,7 @@ def _problem(name: str, tensor: torch.Tensor) -> str | None:
     kind = tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
     if not is_plain(tensor):
         return f"a {kind.__name__} of layout {tensor.layout}, not plain data: {_REMEDY}"
-    others = sorted(f"{name}.{path}" for path, _ in hanging.tensors_on(tensor))
+    others = sorted(f"{name}.{path}" for path, _ in described.tensors_on(tensor))
     if others:
         return (
             f"a {kind.__name__} that holds more tensors ({', '.join(others)}): {_REMEDY}; or "
