@@ -421,7 +421,7 @@ def test_a_plain_context_is_the_versions() -> None:
 
 def test_a_context_that_no_other_process_could_make() -> None:
     model = Holder(weight=halves(State(numbers(1))))
-    expected = r"weight is a .*Halves whose context is no plain data, which another process"
+    expected = r"weight<context>\[0\].absmax: a Tensor .*which image_models.Holder holds"
     with pytest.raises(gpuwm.Unsupported, match=expected):
         gpuwm.image.publish(model, "context@v1", makeable=True)
 

@@ -116,7 +116,10 @@ class Closing:
 
 
 class Plain(collections.defaultdict[str, int]):
-    pass
+    """It has a constructor of its own."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
 
 
 def altered(value: int = 1) -> int:
@@ -127,10 +130,10 @@ def altered(value: int = 1) -> int:
     ("held", "said"),
     [
         (lambda: 1, "function test_image_module.<lambda>"),
-        ({len, 2}, "builtins.set"),
+        ({Closing, lambda: 1}, "function test_image_module.<lambda>"),
         (Closing, "Closing, which another"),
         (functools.partial(lambda: 1), "<lambda>"),
-        (collections.defaultdict(int), "collections.defaultdict"),
+        (Plain(int), "test_image_module.Plain"),
         (type("Local", (), {}), "class test_image_module.Local"),
     ],
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import enum
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-import image_models
 import pytest
 import torch
 from conftest import DEVICE, by_torch
@@ -217,19 +220,81 @@ def test_a_subclass_that_flattens_is_stored_by_its_parts() -> None:
     assert "weight" in fresh._parameters
 
 
-def test_a_context_that_is_no_plain_data_is_the_fresh_modules() -> None:
-    class Number(int):
-        pass
+class Number(int):
+    pass
 
-    fresh: Any = Holder(weight=halves(Number(3)))
-    told = r"context of these tensors is no plain data(.|\n)*  weight: a .*Halves$"
-    with pytest.warns(UserWarning, match=told) as caught:
-        installed(Holder(weight=halves(Number(3))), fresh)
-    assert caught[0].filename == image_models.__file__  # which calls publish
-    assert type(fresh.weight.factor) is Number
-    refused = pytest.raises(gpuwm.BindError, match=r"context: weight is a .*Halves.*no plain data")
-    with refused, pytest.warns(UserWarning, match=told):
-        installed(Holder(weight=halves(Number(3))), Holder(weight=None))
+
+def test_a_context_that_no_image_has_is_refused() -> None:
+    """The remedy is followed: it is the fresh module's."""
+    model, fresh = Holder(weight=halves(Number(3))), Holder(weight=halves(Number(4)))
+    told = r"weight<context>\[0\]: a Number .*which image_models.Holder holds(.|\n)*ignored="
+    with pytest.raises(gpuwm.Unsupported, match=rf"{told}\['weight<context>'\]$"):
+        gpuwm.image.publish(model, "context@v1")
+    gpuwm.image.publish(model, "context@v1", ignored=["weight<context>"])
+    gpuwm.image.install(fresh, "context@v1")
+    made: Any = fresh
+    assert (type(made.weight.factor), made.weight.factor) == (Number, 4)
+    with pytest.raises(gpuwm.BindError, match=r"context: weight is a .*Halves.*no plain data"):
+        gpuwm.image.install(Holder(weight=None), "context@v1")
+
+
+class Layout(enum.Enum):
+    PLAIN = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiles:
+    """As a layout of torchao."""
+
+    inner: int
+    layout: Layout = Layout.PLAIN
+    sizes: tuple[int, ...] = (1, 2)
+
+
+class Scaling(NamedTuple):
+    tiles: Tiles
+    function: Any
+
+
+CONTEXTS: dict[str, Callable[[int], Any]] = {
+    "an object": Tiles,
+    "a named tuple": lambda n: Scaling(Tiles(n), nn.functional.relu),
+    "a class and a function": lambda n: [nn.Linear, nn.functional.relu, n],
+    "a dict of objects": lambda n: {"a": [Tiles(n)], 3: (Tiles(n), torch.int8)},
+    "a device": lambda n: (torch.device(DEVICE), n),
+}
+
+
+@pytest.mark.parametrize("kind", CONTEXTS)
+def test_a_context_is_carried(kind: str) -> None:
+    """Also into a module that has no such tensor."""
+    make = CONTEXTS[kind]
+    model: Any = Holder(weight=halves(make(2)))
+    one, other = (gpuwm.image.describe(Holder(weight=halves(make(n)))) for n in (2, 3))
+    (line,) = gpuwm.image.differences(one, other)
+    assert line.startswith("weight<context>: value ")
+    for weight in (halves(make(3)), None):
+        fresh: Any = Holder(weight=weight)
+        installed(model, fresh)
+        assert fresh.weight.factor == make(2)
+    name = "makeable.context@" + str(len(kind))
+    gpuwm.image.publish(Holder(weight=halves(make(2))), name, makeable=True)
+    made: Any = gpuwm.image.module(name)
+    assert made.weight.factor == make(2)
+
+
+def test_a_context_without_an_end_is_refused() -> None:
+    held: list[Any] = []
+    held.append(held)
+    with pytest.raises(gpuwm.Unsupported, match=r"weight<context>"):
+        gpuwm.image.publish(Holder(weight=halves(held)), "endless@v1")
+
+
+def test_a_context_of_a_class_that_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpuwm.image.publish(Holder(weight=halves(Tiles(2))), "absent@v1")
+    monkeypatch.delattr(sys.modules[__name__], "Tiles")
+    with pytest.raises(gpuwm.BindError, match=r"context: weight: .*Tiles"):
+        gpuwm.image.install(Holder(weight=None), "absent@v1")
 
 
 def test_parts_are_private_with_their_tensor() -> None:

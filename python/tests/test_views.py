@@ -186,13 +186,14 @@ def test_what_is_not_found_is_warned_of(kind: str) -> None:
     bind.bind(version_of(Mixer(3, UNREACHED[kind])), model)  # it has nothing of this memory
 
 
+@pytest.mark.usefixtures("nothing_global")
 def test_a_warned_view_can_become_an_attribute() -> None:
     """The remedy of the warning."""
-    version, model = version_of(Mixer(1, UNREACHED["set"])), Mixer(2, UNREACHED["set"])
+    version, model = version_of(Mixer(1, UNREACHED["global"])), Mixer(2, UNREACHED["global"])
     made: Any = model
-    (made.matrix,) = made.kept
+    made.matrix = GLOBALS["view"]
     assert bind.bind(version, model).views == ("matrix",)
-    assert torch.equal(next(iter(made.kept)), model.conv.weight.view(4, 3))
+    assert torch.equal(GLOBALS["view"], model.conv.weight.view(4, 3))
 
 
 def test_variables_of_functions_are_warned_of() -> None:

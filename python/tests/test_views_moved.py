@@ -120,7 +120,7 @@ def test_publish_warns_of_what_it_does_not_find(
 
 
 def test_a_copy_moves_nothing(name: str) -> None:
-    model = Mixer(1, UNREACHED["set"])
+    model = Mixer(1, UNREACHED["global"])
     gpuwm.publish(model, name, bind=False)
 
 

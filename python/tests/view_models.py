@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -41,6 +42,10 @@ def _closure(matrix: torch.Tensor) -> Callable[[], torch.Tensor]:
     return lambda: matrix
 
 
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
 # How a module keeps a view, and how it finds it again.
 PLACES: dict[str, tuple[Callable[[Any, torch.Tensor], object], Callable[[Any], torch.Tensor]]] = {
     "buffer": (
@@ -51,6 +56,8 @@ PLACES: dict[str, tuple[Callable[[Any, torch.Tensor], object], Callable[[Any], t
     "attribute": (lambda m, view: setattr(m, "matrix", view), lambda m: m.matrix),
     "list": (lambda m, view: setattr(m, "kept", [1, view]), lambda m: m.kept[1]),
     "dict": (lambda m, view: setattr(m, "kept", {"a": [view]}), lambda m: m.kept["a"][0]),
+    "set": (lambda m, view: setattr(m, "kept", {1, view}), lambda m: max(m.kept, key=_is_tensor)),
+    "deque": (lambda m, view: setattr(m, "kept", collections.deque([view])), lambda m: m.kept[0]),
     "tuple": (lambda m, view: setattr(m, "kept", (0, (view,))), lambda m: m.kept[1][0]),
     "dataclass": (lambda m, view: setattr(m, "kept", Cache(view)), lambda m: m.kept.matrix),
     "slots": (lambda m, view: setattr(m, "kept", Slotted(view)), lambda m: m.kept.matrix),
@@ -84,7 +91,6 @@ def _hook(model: Any, view: torch.Tensor) -> None:
 
 # How something that no walk over the module reaches keeps a view.
 UNREACHED: dict[str, Callable[[Any, torch.Tensor], object]] = {
-    "set": lambda m, view: setattr(m, "kept", {view}),
     "global": lambda m, view: GLOBALS.update(view=view),
     "array": lambda m, view: setattr(m, "kept", view.numpy()),
     "hook": _hook,

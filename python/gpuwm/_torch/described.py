@@ -25,16 +25,16 @@ def tensors_on(tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors that attributes of the tensor are, or that objects there hold. Each comes with the
     path from the tensor. Functions, methods and partials are not looked into: they load the tensor.
     Neither are modules, whose tensors are the model's."""
-    from ..image import slots  # it imports modules that import this one
+    from ..image import kinds, slots  # they import modules that import this one
 
-    opaque = slots.Opaque()
+    opaque = kinds.Opaque()
     seen: dict[int, Any] = {}
     left = [(slot.key, slot.value) for slot in slots.slots(tensor)]
     while left:
         path, each = left.pop()
         if isinstance(each, torch.Tensor):
             yield path, each
-        elif slots.owner_kind(each, opaque) in slots.PARTED and id(each) not in seen:
+        elif kinds.owner_kind(each, opaque) in kinds.PARTED and id(each) not in seen:
             seen[id(each)] = each
             found = slots.slots(each)
             left += [(slots.step(path, slot.kind, slot.key), slot.value) for slot in found]

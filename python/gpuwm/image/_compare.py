@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator
 from typing import Any
 
 from .._mapping import Mapping as Attached
-from .graph import Held, Node
+from .nodes import Held, Node
 from .record import FILE, Record, Tensor, read
 from .slots import step
 

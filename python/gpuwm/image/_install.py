@@ -73,13 +73,12 @@ def install(
     is the published one, even if `model` had other shapes or dtypes; the result lists the names. If
     torch allows it, a tensor that is exchanged stays the same object, so that other holders of it
     have the new one. Parameters and tensor attributes are shared, read-only and guarded as by
-    `Mapping.bind`. Buffers get copies. Nothing requires gradients. Lists, tuples and dicts are
+    `Mapping.bind`. Buffers get copies. Nothing requires gradients. Python's containers are
     exchanged, and so are objects that hang on tensors, which are made without their constructors;
-    modules and other helper objects are neither made nor exchanged. So a module that
-    only one side has, an object of another class and another function are problems: only the code
-    that makes them can help, see `replay`. An object that hangs on a tensor, such as
-    `weight.state`, and that the version lacks is a problem too, unless the publisher's `ignored`
-    names it.
+    modules and other helper objects are neither made nor exchanged. So a module that only one side
+    has, an object of another class and another function are problems: only the code that makes them
+    can help, see `replay`. An object that hangs on a tensor, such as `weight.state`, and that the
+    version lacks is a problem too, unless the publisher's `ignored` names it.
 
     replay: pairs of (module, function) in the engine's order, for what post-processing leaves in
     Python: kernels, methods, configurations. For each pair, the tensors on `meta` of the module,

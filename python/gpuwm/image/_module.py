@@ -12,11 +12,12 @@ from .. import errors
 from .._mapping import Mapping as Attached
 from .._torch.bind import Globs
 from ._install import attached, installed
-from .graph import Held, Node
+from .kinds import SIMPLE
+from .nodes import Held, Node
 from .objects import Objects, blank, module_class
 from .record import FILES_BYTES, Record, read
 from .shells import import_model, shell
-from .slots import ATTRIBUTE, MODULE, SIMPLE, step
+from .slots import ATTRIBUTE, MODULE, step
 
 
 def module(
@@ -33,9 +34,9 @@ def module(
     version chooses the names: so attach only what comes from users whom you trust (owner=).
 
     Raises Unsupported if a module can't be made, and BindError if a helper object can't: `problems`
-    has a line for each, such as lambdas, sets, NumPy arrays, and objects of classes that this
-    process has not imported. For such an image make the module yourself, and use `install`. Raises
-    also all errors of `install`.
+    has a line for each, such as lambdas, and objects of classes that this process has not imported.
+    For such an image make the module yourself, and use `install`. Raises also all errors of
+    `install`.
     """
     mapping = attached(image, options)
     record = read(mapping)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, MutableMapping, Sequence
+import glob
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +18,9 @@ from .._publish.publish import publish as publish_tensors
 from .._torch import aliases, counters, guards, init, registry
 from .._torch.bind import Globs, chosen
 from .._torch.places import Place, modules_of, places
-from . import hanging, record, shells, values
+from . import hanging, record, shells
 from .graph import Graph, Leaf, plain_class
+from .kinds import described
 from .postprocess import own_calls
 from .slots import step
 from .storages import Storages, Stored, View, view_of
@@ -47,19 +48,19 @@ def publish(
 
     - every tensor that is reachable from the module: parameters, buffers (also those that
       state_dict() leaves out), attributes of modules, and what the objects that modules hold refer
-      to (instance dicts and slots, dicts, lists, tuples, functools.partial, bound methods,
-      closures, defaults of functions);
+      to (instance dicts and slots, dicts, lists, tuples, sets, deques, functools.partial, bound
+      methods, closures, defaults and attributes of functions);
     - the names that there are, ties, views and strides;
-    - plain values of modules, helper objects and tensors: None, bool, int, float, complex, str,
-      bytes, tuples and sets of them, torch.dtype, torch.Size, members of enums.
+    - plain values of modules, helper objects and tensors: what `values.encoded` lists, and arrays
+      of NumPy.
 
-    A subclass of tensors that flattens (`__tensor_flatten__`) is stored by its parts. Not recorded
-    are hooks, globals of functions, sets of objects, NumPy arrays, and what objects of the classes
-    `opaque` hold. Of these only the class, or the function's name, is recorded, so that `install`
-    can compare it. An object that hangs on a tensor (`weight.quant_state`) is recorded if it is
+    A subclass of tensors that flattens (`__tensor_flatten__`) is stored by its parts and its
+    context. Not recorded are hooks, globals of functions, and what objects of the classes `opaque`
+    hold. Of these only the class, or the function's name, is recorded, so that `install` can
+    compare it. All else that has something in it is refused, unless `ignored` names it. An object that hangs on a tensor (`weight.quant_state`) is recorded if it is
     made of tensors and plain values, and refused otherwise, unless `ignored` names it.
 
-    - opaque: globs of "module.Class", besides `slots.OPAQUE`; a class counts too if it derives from
+    - opaque: globs of "module.Class", besides `kinds.OPAQUE`; a class counts too if it derives from
       one that matches.
     - ignored: globs of paths of attributes that are neither recorded nor compared. `install` leaves
       them as the fresh module has them. They can't be parameters, buffers or modules.
@@ -94,7 +95,6 @@ def publish(
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
         _refuse(graph, taken, storages, makeable)
-        _warn_of_contexts(graph)
         contents[record.FILE] = record.written(graph, storages)
         options["files"] = contents
         if options.get("device") is None:
@@ -116,11 +116,14 @@ structure= of a builder makes, has such objects already, leave them out: ignored
 def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> None:
     problems = [*storages.problems, *taken.written(), *_addresses(graph)]
     on_tensors = dict(hanging.refused(graph, storages.device))
-    unmakeable = shells.unmakeable(graph) if makeable and not on_tensors else []
+    lost = _lost(graph, on_tensors)
+    unmakeable = shells.unmakeable(graph) if makeable and not (on_tensors or lost) else []
     remedies = _MAKE_THERE * bool(unmakeable)
     if on_tensors:
         remedies += _IGNORE + str(sorted({f"*.{path.rpartition('.')[2]}" for path in on_tensors}))
-    if problems := [*problems, *on_tensors.values(), *unmakeable]:
+    if lost:
+        remedies += _LOST + str(sorted(glob.escape(path) for path in lost))
+    if problems := [*problems, *on_tensors.values(), *lost.values(), *unmakeable]:
         raise errors.Unsupported("nothing was published:\n  " + "\n  ".join(problems), remedies)
     if not storages.stored:
         raise errors.Invalid(
@@ -128,18 +131,28 @@ def _refuse(graph: Graph, taken: _Taken, storages: Storages, makeable: bool) -> 
         )
 
 
-def _warn_of_contexts(graph: Graph) -> None:
-    """What the record lacks, only the process that installs the image would learn of."""
-    found = [leaf for leaf in graph.leaves if leaf.context is values.NOT_PLAIN]
-    if found:
-        warnings.warn(
-            "the context of these tensors is no plain data, and not in the image. gpuwm.image."
-            "install needs a module that has a tensor of the same class there, whose context it "
-            "uses; gpuwm.image.module can't make one:\n  "
-            + "\n  ".join(f"{leaf.name}: a {leaf.said}" for leaf in found),
-            UserWarning,
-            stacklevel=3,  # the line that calls publish
+_LOST = """
+keep what is in them as tensors and plain values, under names or in lists. If the module that
+install() gets has such things already, and these are right there, leave them to it: ignored="""
+
+
+def _lost(graph: Graph, besides: Iterable[str]) -> dict[str, str]:
+    """By path, a line for each thing of which the record would have a class's name and nothing
+    more. besides: paths of objects that are refused as a whole."""
+    modules = [node for node in graph.nodes if node.kind == "module"]
+    found: dict[str, str] = {}
+    for path, name, value in graph.lost:
+        if any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in besides):
+            continue
+        of = max((n for n in modules if _is_in(path, n.name)), key=lambda n: len(n.name))
+        found[path] = (
+            f"{name}: {described(value)}, which {of.said} holds; an image can't have what is in it"
         )
+    return found
+
+
+def _is_in(path: str, module: str) -> bool:
+    return not module or path.startswith((f"{module}.", f"{module}<"))
 
 
 def _addresses(graph: Graph) -> Iterator[str]:

@@ -4,12 +4,10 @@ compared by it."""
 from __future__ import annotations
 
 import dataclasses
-import enum
 import fnmatch
 import re
-import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,37 +15,10 @@ from torch.utils import _python_dispatch
 
 from .._torch import guards
 from .._torch.places import modules_of
-from . import values
-from .slots import (
-    ATTRIBUTE,
-    BUFFER,
-    PARAMETER,
-    TRANSIENT,
-    Ignored,
-    Opaque,
-    Slot,
-    class_name,
-    owner_kind,
-    slots,
-    step,
-)
-
-Held = Any
-"""What a slot holds, as JSON: a plain value (see `values`), {"node": position}, {"tensor":
-position}, or {"other": text} for what is not looked into."""
-
-
-@dataclasses.dataclass(slots=True)
-class Node:
-    """An owner. name: its path, the first that was found. kind: see `owner_kind`, or "tensor".
-    said: its class, or the name of a function. slots: for each slot its kind, its key and what it
-    holds."""
-
-    name: str
-    kind: str
-    said: str
-    slots: list[tuple[str, Any, Held]]
-    owner: Any = None
+from . import arrays, contexts, values
+from .kinds import Opaque, class_name, is_said, owner_kind, said_of
+from .nodes import Held, Node
+from .slots import ATTRIBUTE, BUFFER, DATA, KEY, PARAMETER, TRANSIENT, Ignored, Slot, slots, step
 
 
 @dataclasses.dataclass(slots=True)
@@ -59,7 +30,7 @@ class Leaf:
       `publish`'s written= matches one of its paths.
     - attributes: the node of the attributes that were set on it.
     - parts: for a subclass that flattens, the tensors that it is made of, by attribute.
-    - context: what such a subclass says of itself besides, or NOT_PLAIN.
+    - context: what such a subclass says of itself besides (see `contexts`), or NOT_PLAIN.
     """
 
     names: list[str]
@@ -78,6 +49,15 @@ class Leaf:
         return class_name(plain_class(self.tensor))
 
 
+class Lost(NamedTuple):
+    """What has content that no image can have. path: its place, as `ignored` names it. name: the
+    path of the object in it that is the reason."""
+
+    path: str
+    name: str
+    value: Any
+
+
 def plain_class(tensor: torch.Tensor) -> type[torch.Tensor]:
     """The tensor's class, without the guard that binding gave it."""
     return tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
@@ -85,7 +65,8 @@ def plain_class(tensor: torch.Tensor) -> type[torch.Tensor]:
 
 class Graph:
     """nodes: the root first, then the other modules in the order of named_modules(), then helper
-    objects, the nearest first. modules: how many of them are modules of the tree."""
+    objects, the nearest first. modules: how many of them are modules of the tree. lost: what no
+    image can have."""
 
     def __init__(
         self, model: nn.Module, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
@@ -94,6 +75,7 @@ class Graph:
         self.ignored: Ignored = Ignored(ignored)
         self.nodes: list[Node] = []
         self.leaves: list[Leaf] = []
+        self.lost: list[Lost] = []
         self._node_of: dict[int, int] = {}
         self._leaf_of: dict[int, int] = {}
         named = [(prefix.removesuffix("."), module) for prefix, module in modules_of(model)]
@@ -147,30 +129,45 @@ class Graph:
 
     def _look_into(self, node: Node) -> None:
         for slot in slots(node.owner):
-            if slot.kind == ATTRIBUTE and self.ignored.fits(node.name, slot.key):
-                continue
-            held = self._held(node, slot)
-            if held is not values.NOT_PLAIN:
-                node.slots.append((slot.kind, slot.key, held))
+            if not (slot.kind == ATTRIBUTE and self.ignored.fits(node.name, slot.key)):
+                node.slots.append((slot.kind, slot.key, self._held(node, slot)))
 
     def _held(self, node: Node, slot: Slot) -> Held:
         value = slot.value
-        if values.encoded(slot.key) is values.NOT_PLAIN:
-            return values.NOT_PLAIN
+        if slot.kind == DATA:
+            return arrays.encoded(value)
         plain = values.encoded(value)
         if plain is not values.NOT_PLAIN:
             return plain
+        path = step(node.name, slot.kind, slot.key)
+        if slot.kind == KEY and not self._is_key(value):
+            self._lose(path, path, value)
+            return {"other": said_of(value)}
         if isinstance(value, torch.Tensor):
-            return {"tensor": self._leaf(step(node.name, slot.kind, slot.key), value)}
+            return {"tensor": self._leaf(path, value)}
         kind = owner_kind(value, self.opaque)
         if kind is None:
+            if not is_said(value, self.opaque):
+                self._lose(path, path, value)
             return {"other": said_of(value)}
         found = self._node_of.get(id(value))
-        return {
-            "node": self._add_node(step(node.name, slot.kind, slot.key), value, kind)
-            if found is None
-            else found
-        }
+        return {"node": self._add_node(path, value, kind) if found is None else found}
+
+    def _lose(self, path: str, name: str, value: Any) -> None:
+        if not self.ignored.fits_path(path):
+            self.lost.append(Lost(path, name, value))
+
+    def _is_key(self, value: Any) -> bool:
+        """Whether `install` can find a key or an element again: by its name, or as an object of
+        its own. The hash of another object depends on what is in it, which comes later."""
+        if isinstance(value, torch.Tensor) or values.encoded(value) is not values.NOT_PLAIN:
+            return True
+        kind = owner_kind(value, self.opaque)
+        if kind in ("tuple", "frozenset"):
+            return all(self._is_key(part) for part in value)
+        if kind is None:
+            return is_said(value, self.opaque)
+        return type(value).__hash__ is object.__hash__ or kind in ("function", "module", "method")
 
     def _leaf(self, name: str, tensor: torch.Tensor) -> int:
         found = self._leaf_of.get(id(tensor))
@@ -184,7 +181,10 @@ class Graph:
             leaf.parts = {
                 part: self._leaf(f"{name}.{part}", getattr(tensor, part)) for part in parts
             }
-            leaf.context = values.encoded_deeply(context)
+            leaf.context = contexts.encoded(context)
+            if leaf.context is values.NOT_PLAIN:
+                path = f"{name}<context>"
+                self._lose(path, *contexts.uncarried(path, context))
         if any(not self.ignored.fits(name, slot.key) for slot in slots(tensor)):
             leaf.attributes = self._add_node(name, tensor, "tensor")
         return position
@@ -193,25 +193,3 @@ class Graph:
 def is_carried(value: Any) -> bool:
     """Whether an image has the value if it is an attribute of a tensor."""
     return isinstance(value, torch.Tensor) or values.encoded(value) is not values.NOT_PLAIN
-
-
-def described(value: Any) -> str:
-    """What an error says of an object."""
-    kind = type(value)
-    is_named = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
-    said = class_name(value if is_named else kind)
-    plainly = f"a {kind.__name__}"
-    return plainly if said == f"builtins.{kind.__name__}" else f"{plainly} ({said})"
-
-
-def said_of(value: Any) -> str:
-    """What is compared of an object that is not looked into."""
-    if isinstance(value, type):
-        return f"class {class_name(value)}"
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
-        return f"function {class_name(value)}"
-    if isinstance(value, types.ModuleType):
-        return f"module {value.__name__}"
-    if isinstance(value, enum.Enum):
-        return str(value)
-    return class_name(type(value))

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .graph import Graph, Node, described, is_carried
+from .graph import Graph, is_carried
+from .kinds import PARTED, described, owner_kind
+from .nodes import Node
 from .objects import MISSING, Objects
-from .slots import ATTRIBUTE, PARTED, owner_kind, slots, step
+from .slots import ATTRIBUTE, slots, step
 
 
 def positions(nodes: Sequence[Node], modules: int) -> frozenset[int]:

@@ -12,10 +12,11 @@ from .. import errors
 from .._mapping import Mapping as Attached
 from .._torch import guards, init
 from .._torch.bind import Globs, chosen
-from . import values
+from . import contexts, values
 from .graph import plain_class
+from .kinds import class_name
+from .objects import Objects
 from .record import Record, Tensor
-from .slots import class_name
 from .storages import view_of
 
 _PLAIN: dict[str, type[torch.Tensor]] = {
@@ -123,7 +124,7 @@ class Memory:
     def _context(self, tensor: Tensor, kind: type, like: torch.Tensor | None) -> Any:
         if tensor.context is not values.NOT_PLAIN:
             try:
-                return values.decoded(tensor.context)
+                return contexts.decoded(tensor.context, Objects(self.device))
             except (ValueError, LookupError) as error:
                 raise errors.Unsupported(f"context: {tensor.name}: {error}") from None
         if like is not None and plain_class(like) is kind and hasattr(like, "__tensor_flatten__"):

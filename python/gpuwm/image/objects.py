@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from . import values
-from .graph import Held, Node, said_of
-from .slots import DEFAULT, ITEM, slots, step
+from .kinds import said_of
+from .nodes import Held, Node
+from .slots import ATTRIBUTE, CALL, DEFAULT, ITEM, slots, step
 
 MISSING: Any = object()
 
@@ -38,6 +39,10 @@ class Objects:
     def owner(self, node: Node) -> Any:
         """A new owner (see `slots`) that is no module, or MISSING."""
         return _MAKERS[node.kind](node) if node.kind in _MAKERS else MISSING
+
+    def blank(self, kind: str | None, said: str, items: int) -> Any:
+        """A new owner of that kind and class, for so many items, or MISSING."""
+        return self.owner(Node("", kind or "", said, [(ITEM, at, None) for at in range(items)]))
 
     def other(self, said: str) -> Any:
         """The value for which `graph.said_of` gave this text: a class, function or module by its
@@ -134,7 +139,7 @@ def _own(kind: type, name: str) -> Any:
 
 
 def _container(*bases: type) -> Callable[[Node], Any]:
-    """Classes with constructors of their own, such as defaultdict, have more than their items."""
+    """Classes with constructors of their own have more than their items."""
 
     def make(node: Node) -> Any:
         kind = values.imported(node.said)
@@ -157,6 +162,24 @@ def _tuple(node: Node) -> Any:
     return _blank(tuple, kind, [MISSING] * sum(slot[0] == ITEM for slot in node.slots))
 
 
+def _deque(node: Node) -> Any:
+    kind = values.imported(node.said)
+    if kind is None or not issubclass(kind, collections.deque) or _own(kind, "__del__"):
+        return MISSING
+    made = _blank(collections.deque, kind)
+    if made is not MISSING:
+        length = next((held for slot, _, held in node.slots if slot == CALL), None)
+        collections.deque.__init__(made, (), length)
+    return made
+
+
+def _array(node: Node) -> Any:
+    try:
+        return values.decoded(node.slots[0][2])
+    except LookupError:  # a dtype of a package that this process has not imported
+        return MISSING
+
+
 def _partial(node: Node) -> Any:
     count = sum(type(key) is int for _, key, _ in node.slots)
     return functools.partial(_nothing, *[MISSING] * count)
@@ -175,7 +198,7 @@ def _function_of(node: Node) -> Any:
     here = [[kind, key, values.encoded(value)] for kind, key, value in slots(found)]
     there = [list(slot) for slot in node.slots]
     same = here == there and values.types_of(here) == values.types_of(there)
-    return found if same and all(kind == DEFAULT for kind, _, _ in here) else MISSING
+    return found if same and all(kind in (DEFAULT, ATTRIBUTE) for kind, _, _ in here) else MISSING
 
 
 def _function(name: str) -> Any:
@@ -187,7 +210,11 @@ def _function(name: str) -> Any:
 _MAKERS: dict[str, Callable[[Node], Any]] = {
     "module": _module,
     "object": _object,
-    "dict": _container(dict, collections.OrderedDict),
+    "dict": _container(dict, collections.OrderedDict, collections.defaultdict),
+    "set": _container(set),
+    "frozenset": _container(frozenset),
+    "deque": _deque,
+    "array": _array,
     "list": _container(list),
     "tuple": _tuple,
     "partial": _partial,

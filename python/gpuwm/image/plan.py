@@ -13,26 +13,27 @@ from torch import nn
 
 from .. import errors
 from .._torch import fit, init
-from . import hanging, values
-from .graph import Held, Node, described, is_carried, plain_class, said_of
+from . import arrays, hanging, values
+from .graph import is_carried, plain_class
 from .journal import Journal
+from .keys import Keys, pairs_of
+from .kinds import SIMPLE, Opaque, class_name, described, owner_kind, said_of
 from .memory import Memory
+from .nodes import Held, Node
 from .objects import MISSING as _MISSING
 from .objects import Objects
 from .record import Record, Tensor
 from .slots import (
     ATTRIBUTE,
     ITEM,
+    KEY,
     MODULE,
     NAMED,
-    SIMPLE,
+    VALUE,
     Ignored,
-    Opaque,
     Slot,
-    class_name,
     drop,
     is_mutable,
-    owner_kind,
     put,
     rebuilt,
     slots,
@@ -42,11 +43,12 @@ from .tree import Tree
 
 # Tuples and bound methods that hold each other. Each takes some of Python's stack.
 _DEEPEST = 100
-_CONTAINERS: dict[str, Callable[[], Any]] = {
-    "builtins.list": list,
-    "builtins.dict": dict,
-    "builtins.tuple": tuple,
-}
+_CONTAINERS = frozenset(
+    (
+        *("builtins.list", "builtins.dict", "builtins.tuple", "builtins.set", "builtins.frozenset"),
+        *("collections.deque", "collections.OrderedDict", "collections.defaultdict"),
+    )
+)
 
 
 @dataclasses.dataclass(slots=True)
@@ -76,26 +78,27 @@ class Matching:
         self._makes = makes
         self._makes_on_tensors = Objects(memory.device)
         self._hanging = hanging.positions(record.nodes, record.modules)
-        self._record = record
+        self.record = record
         self._memory = memory
         self._opaque = Opaque(record.opaque)
         self._ignored = Ignored(record.ignored)
-        self._tree = tree
+        self.tree = tree
         modules = record.nodes[: record.modules]
         self._positions = {node.name: position for position, node in enumerate(modules)}
         self.problems: list[str] = []
         self.changes: Changes = Changes()
         self.objects: dict[int, torch.Tensor] = {}
-        self._claimed: dict[int, torch.Tensor] = {}  # tensors of the module, by id
+        self.claimed: dict[int, torch.Tensor] = {}  # tensors of the module, by id
         self.journal: Journal = Journal()
         self._steps: list[Callable[[], None]] = []
         self._queue: deque[tuple[int, Any]] = deque()
-        self._seen: dict[tuple[int, int], Any] = {}
+        self.seen: dict[tuple[int, int], Any] = {}
         self._building: set[int] = set()
         self._new_owners: dict[int, Any] = {}  # by position
         # Objects of the module that hang on tensors: one for each position, and none for two.
         self._kept_owners: dict[int, Any] = {}
         self._kept_ids: set[int] = set()
+        self._keys = Keys(self)
 
     def look(self, names: Iterable[str]) -> None:
         """Looks at these modules, and at what they refer to besides other modules of the tree."""
@@ -103,8 +106,8 @@ class Matching:
             position = self._positions.get(name)
             if position is None:
                 continue  # look_at_structure reports it
-            node = self._record.nodes[position]
-            module = self._tree.modules.get(name)
+            node = self.record.nodes[position]
+            module = self.tree.modules.get(name)
             if module is None:
                 self.problems.append(
                     f"module: {node.name} is a {node.said} in the version, there is none here"
@@ -116,31 +119,33 @@ class Matching:
 
     def look_at_structure(self) -> None:
         """Looks at modules that the version lacks."""
-        for name in self._tree.names.values():
+        for name in self.tree.names.values():
             if name not in self._positions:
-                said = class_name(type(self._tree.modules[name]))
+                said = class_name(type(self.tree.modules[name]))
                 self.problems.append(f"module: {name} is a {said} here, the version has none")
 
     def _enqueue(self, position: int, owner: Any) -> None:
-        if (position, id(owner)) not in self._seen:
-            self._seen[(position, id(owner))] = owner
+        if (position, id(owner)) not in self.seen:
+            self.seen[(position, id(owner))] = owner
             self._queue.append((position, owner))
 
     # ---- one owner ----
 
     def _match(self, position: int, owner: Any) -> None:
-        node = self._record.nodes[position]
-        if node.kind != "tensor" and (problem := self._other_class(position, owner)):
+        node = self.record.nodes[position]
+        if node.kind != "tensor" and (problem := self.other_class(position, owner)):
             self.problems.append(problem)
             return
         there = self._comparable(node.name, owner)
         for kind, key, held in node.slots:
+            if kind in (KEY, VALUE):
+                continue
             slot = there.pop(_key(kind, key), None)
             has = _MISSING if slot is None else slot.value
             if type(has) is type(held) in SIMPLE and has == held and slot.kind == kind:  # type: ignore[union-attr]
                 continue  # as for most
             name = step(node.name, kind, key)
-            final = self._final(position, name, held, has)
+            final = self.final(position, name, held, has)
             if final is _MISSING:
                 continue
             if final is not has or slot is None or slot.kind != kind:
@@ -148,6 +153,8 @@ class Matching:
                 self._tell(name, held, has, slot is not None and slot.kind != kind)
         for slot in reversed(there.values()):
             self._drop(step(node.name, slot.kind, slot.key), owner, slot)
+        if isinstance(owner, dict | set):
+            self._keys.match(position, owner)
 
     def _comparable(self, name: str, owner: Any) -> dict[Any, Slot]:
         """The slots of the owner at that path, by `_key`."""
@@ -157,7 +164,7 @@ class Matching:
             if kind == ATTRIBUTE:  # as most slots are
                 if not self._ignored.fits(name, key):
                     found[key] = slot
-            elif type(key) is str or values.encoded(key) is not values.NOT_PLAIN:
+            elif kind not in (KEY, VALUE):
                 found[_key(kind, key)] = slot
         return found
 
@@ -175,30 +182,30 @@ class Matching:
     def _drop(self, name: str, owner: Any, slot: Any) -> None:
         if slot.kind == MODULE:
             if slot.value is None:
-                self._do(owner, lambda: drop(owner, slot.key))
+                self.do(owner, lambda: drop(owner, slot.key))
             return  # look_at_structure reports it
         if slot.kind not in (*NAMED, ITEM):
             self.problems.append(
                 f"object: {name} is {_said(slot.value)} here, the version has none"
             )
             return
-        self._do(owner, lambda: drop(owner, slot.key, slot.kind))
+        self.do(owner, lambda: drop(owner, slot.key, slot.kind))
         (
             self.changes.dropped if isinstance(slot.value, torch.Tensor) else self.changes.values
         ).append(name)
 
     def _put(self, owner: Any, kind: str, key: Any, value: Any) -> None:
-        self._do(owner, lambda: put(owner, kind, key, value))
+        self.do(owner, lambda: put(owner, kind, key, value))
 
-    def _do(self, owner: Any, change: Callable[[], None]) -> None:
+    def do(self, owner: Any, change: Callable[[], None]) -> None:
         def act() -> None:
             self.journal.save(owner)
             change()
 
         self._steps.append(act)
 
-    def _other_class(self, position: int, owner: Any) -> str | None:
-        node = self._record.nodes[position]
+    def other_class(self, position: int, owner: Any) -> str | None:
+        node = self.record.nodes[position]
         kind = owner_kind(owner, self._opaque)
         if kind == node.kind:
             said = class_name(owner if kind == "function" else type(owner))
@@ -212,7 +219,7 @@ class Matching:
 
     # ---- one value ----
 
-    def _final(self, of: int, name: str, held: Held, has: Any) -> Any:
+    def final(self, of: int, name: str, held: Held, has: Any) -> Any:
         """What a slot must hold in the end, or _MISSING if there is a problem. of: the position of
         its owner. has: what it holds now."""
         if isinstance(held, dict):
@@ -251,9 +258,11 @@ class Matching:
             return _MISSING
 
     def _owner(self, of: int, name: str, position: int, has: Any) -> Any:
-        node = self._record.nodes[position]
-        if position < self._record.modules:
-            module = self._tree.modules.get(node.name)
+        node = self.record.nodes[position]
+        if node.kind == "array":
+            return self._array(name, position, has)
+        if position < self.record.modules:
+            module = self.tree.modules.get(node.name)
             if module is None:
                 return _MISSING  # it is reported when modules are looked at
             is_lacking = has is _MISSING and self._makes_at(of)
@@ -263,9 +272,23 @@ class Matching:
         if position in self._hanging:
             has = self._kept(position, has)
         kind = None if has is _MISSING else owner_kind(has, self._opaque)
-        if kind is None:
+        if kind is None or (kind == node.kind == "deque" and has.maxlen != _maxlen(node)):
             return self._new(name, position, has)
         return self._changed(name, position, has)
+
+    def _array(self, name: str, position: int, has: Any) -> Any:
+        """An array is exchanged as a value is. One array in two places is one again."""
+        if position not in self._new_owners:
+            held = self.record.nodes[position].slots[0][2]
+            kind = None if has is _MISSING else owner_kind(has, self._opaque)
+            if kind not in (None, "array"):
+                return self._problem(name, "an array", has)
+            is_equal = kind == "array" and arrays.encoded(has) == held
+            final = has if is_equal else self._plain(name, held, _MISSING)
+            if final is _MISSING:
+                return _MISSING
+            self._new_owners[position] = final
+        return self._new_owners[position]
 
     def _kept(self, position: int, has: Any) -> Any:
         """The object of the module that stays for one that hangs on a tensor, or _MISSING: the one
@@ -282,7 +305,7 @@ class Matching:
     def _new(self, name: str, position: int, has: Any) -> Any:
         """What the module lacks: one object, also if the record refers to it more than once."""
         if position not in self._new_owners:
-            node = self._record.nodes[position]
+            node = self.record.nodes[position]
             made = self._blank(position, node)
             if made is _MISSING:
                 return self._problem(name, f"a {node.said}", has)
@@ -297,20 +320,20 @@ class Matching:
         return self._rebuilt(name, position, has)
 
     def _blank(self, position: int, node: Node) -> Any:
-        if node.said in _CONTAINERS:
-            return _CONTAINERS[node.said]()
-        makes = self._makes_at(position)
+        # those of Python are made in any case
+        is_known = node.said in _CONTAINERS
+        makes = self._makes_on_tensors if is_known else self._makes_at(position)
         return makes.owner(node) if makes else _MISSING
 
     def _rebuilt(self, name: str, position: int, has: Any) -> Any:
-        """A tuple or bound method with its new content. If nothing in it changes, it is the same
-        object."""
-        node = self._record.nodes[position]
+        """A tuple, frozenset or bound method with its new content. If nothing in it changes, it is
+        the same object."""
+        node = self.record.nodes[position]
         if position in self._building:
             raise errors.Damaged(f"{name} holds itself", "publish the image anew")
         if len(self._building) == _DEEPEST:
             raise errors.Damaged(f"{name} is nested too deeply", "publish the image anew")
-        if problem := self._other_class(position, has):
+        if problem := self.other_class(position, has):
             self.problems.append(problem)
             return _MISSING
         there = {
@@ -318,17 +341,24 @@ class Matching:
         }
         self._building.add(position)
         made: list[Any] = []
+        if isinstance(has, frozenset):
+            pairs = self._keys.final(position, pairs_of(has))
+            made = [_MISSING] if pairs is None else [key for key, _ in pairs]
         for kind, key, held in node.slots:
-            if kind == ATTRIBUTE:  # a class that derives from tuple can have attributes
+            # a class that derives from tuple can have attributes
+            if kind in (ATTRIBUTE, KEY):
                 continue
             value = there.get(_key(kind, key), _MISSING)
-            made.append(self._final(position, step(node.name, kind, key), held, value))
+            made.append(self.final(position, step(node.name, kind, key), held, value))
         self._building.discard(position)
         if any(value is _MISSING for value in made):
             return _MISSING
-        same = len(made) == len(there) and all(
-            a is b for a, b in zip(made, there.values(), strict=True)
-        )
+        if isinstance(has, frozenset):
+            same = {id(each) for each in made} == {id(each) for each in there.values()}
+        else:
+            same = len(made) == len(there) and all(
+                a is b for a, b in zip(made, there.values(), strict=True)
+            )
         if same:
             return has
         try:
@@ -348,7 +378,7 @@ class Matching:
                 return _MISSING
             self.objects[position] = found
         if isinstance(has, torch.Tensor):
-            self._report_objects(name, self._record.tensors[position], has)
+            self._report_objects(name, self.record.tensors[position], has)
         if isinstance(has, nn.Module) or (
             has is not _MISSING
             and not isinstance(has, torch.Tensor)
@@ -360,7 +390,7 @@ class Matching:
     def _made(self, position: int, like: torch.Tensor | None) -> torch.Tensor | None:
         """The tensor object for a record's tensor: what the module has there, if that can become
         it, or a new one."""
-        tensor = self._record.tensors[position]
+        tensor = self.record.tensors[position]
         try:
             new = self._memory.make(position, like)
         except errors.Unsupported as error:
@@ -370,8 +400,8 @@ class Matching:
         if like is not None:
             if _differs(like, new):
                 self.changes.retyped.append(tensor.name)
-            if id(like) not in self._claimed and _exchangeable(like, new):
-                self._claimed[id(like)] = like
+            if id(like) not in self.claimed and _exchangeable(like, new):
+                self.claimed[id(like)] = like
                 self._steps.append(functools.partial(self.journal.exchange, like, new))
                 found = like
             else:
@@ -387,7 +417,7 @@ class Matching:
                 put(new, kind, key, value)
         for name, part in (tensor.parts or {}).items():
             if isinstance(there := getattr(like, name, None), torch.Tensor):
-                self._keep_ignored(self._record.tensors[part], getattr(new, name), there)
+                self._keep_ignored(self.record.tensors[part], getattr(new, name), there)
 
     def _match_attributes(self, tensor: Tensor, made: torch.Tensor) -> None:
         """Plans what changes in the attributes of a tensor, and of a subclass's parts."""
@@ -397,13 +427,13 @@ class Matching:
             for slot in self._comparable(tensor.name, made).values():
                 self._drop(step(tensor.name, slot.kind, slot.key), made, slot)
         for name, part in (tensor.parts or {}).items():
-            self._match_attributes(self._record.tensors[part], getattr(made, name))
+            self._match_attributes(self.record.tensors[part], getattr(made, name))
 
     def _report_objects(self, name: str, tensor: Tensor, has: torch.Tensor) -> None:
         """Reports objects that hang on a tensor of the module, if the version has nothing there:
         the module may compute with them. name: the tensor's path in the module."""
         at = tensor.attributes
-        known = set() if at is None else {key for _, key, _ in self._record.nodes[at].slots}
+        known = set() if at is None else {key for _, key, _ in self.record.nodes[at].slots}
         for slot in self._comparable(tensor.name, has).values():
             if slot.key not in known and not is_carried(slot.value):
                 self.problems.append(
@@ -418,16 +448,20 @@ class Matching:
         steps, self._steps = self._steps, []
         for act in steps:
             act()
-        self._seen.clear()
+        self.seen.clear()
 
     def has_claimed(self, tensor: torch.Tensor) -> bool:
-        return id(tensor) in self._claimed
+        return id(tensor) in self.claimed
 
 
 def _key(kind: str, key: Any) -> Any:
     """The key that slots are compared by. For names it is the name, whatever the kind. For items it
     has the type too, since 1, 1.0 and True are equal."""
     return key if kind in NAMED else (kind, type(key), key)
+
+
+def _maxlen(node: Node) -> int | None:
+    return next((held for kind, key, held in node.slots if key == "maxlen"), None)
 
 
 def _said(value: Any) -> str:

@@ -18,8 +18,9 @@ from .. import errors
 from .._c import lib
 from .._torch import fit, init
 from .._torch.bind import no_collections
+from .kinds import SIMPLE, Opaque, owner_kind
 from .plan import Matching
-from .slots import SIMPLE, Opaque, Slot, is_mutable, of_object, owner_kind, slots
+from .slots import Slot, is_mutable, of_object, slots
 from .tree import Tree
 
 Replay = Iterable[tuple[nn.Module, Callable[[Any], object]]]

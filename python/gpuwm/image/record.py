@@ -14,9 +14,11 @@ from .._c.handle import TensorInfo
 from .._mapping import Mapping as Attached
 from .._torch import extents
 from . import values
-from .graph import Graph, Held, Leaf, Node
+from .graph import Graph, Leaf
+from .kinds import SIMPLE
+from .nodes import Held, Node
 from .shells import configs_of
-from .slots import ATTRIBUTE, CALL, CELL, DEFAULT, INTERNAL, ITEM, NAMED, SIMPLE
+from .slots import ATTRIBUTE, CALL, CELL, DATA, DEFAULT, INTERNAL, ITEM, KEY, NAMED, VALUE
 from .storages import Storages
 
 FILE = "gpuwm.image.json"
@@ -28,14 +30,20 @@ _KINDS: dict[Any, frozenset[str]] = {
     "module": NAMED,
     "object": frozenset((ATTRIBUTE,)),
     "tensor": frozenset((ATTRIBUTE,)),
-    "dict": frozenset((ITEM, ATTRIBUTE)),
+    "dict": frozenset((ITEM, KEY, VALUE, ATTRIBUTE)),
+    "set": frozenset((KEY, ATTRIBUTE)),
+    "frozenset": frozenset((KEY, ATTRIBUTE)),
+    "deque": frozenset((ITEM, CALL, ATTRIBUTE)),
+    "array": frozenset((DATA,)),
     "list": frozenset((ITEM, ATTRIBUTE)),
     "tuple": frozenset((ITEM, ATTRIBUTE)),
-    "partial": frozenset((CALL,)),
+    "partial": frozenset((CALL, ATTRIBUTE)),
     "method": frozenset((CALL,)),
-    "function": frozenset((CELL, DEFAULT)),
+    "function": frozenset((CELL, DEFAULT, ATTRIBUTE)),
 }
-_SLOT_KINDS = frozenset((*NAMED, ITEM, CELL, DEFAULT, CALL))
+_SLOT_KINDS = frozenset((*NAMED, ITEM, KEY, VALUE, DATA, CELL, DEFAULT, CALL))
+# Whose slots are counted, and how: see `_is_in_order`.
+_COUNTED = frozenset(("list", "tuple", "deque", "dict", "set", "frozenset", "array"))
 # Subclasses of tensors whose parts are such subclasses too: how deep, and how many in one.
 _PARTS_DEEP = 32
 _PARTS_IN_ONE = 10_000
@@ -275,7 +283,7 @@ class _Reader:
                 INTERNAL.isdisjoint(slot[1] for slot in found.slots),
                 f"{name or 'the module'} has what torch keeps for itself",
             )
-        elif kind in ("list", "tuple", "partial", "method"):
+        elif kind in _COUNTED or kind in ("partial", "method"):
             _demand(_is_in_order(found), f"what the {kind} {name} has is not in order")
         return found
 
@@ -417,7 +425,20 @@ class _Reader:
 
 def _is_in_order(node: Node) -> bool:
     """Whether the slots that have no names are counted from 0, and none is missing."""
-    keys = [key for kind, key, _ in node.slots if kind != ATTRIBUTE]
+    counted = [(kind, key) for kind, key, _ in node.slots if kind != ATTRIBUTE]
+    if node.kind in ("dict", "set", "frozenset"):
+        keyed = [slot for slot in counted if slot[0] != ITEM]
+        each = (KEY, VALUE) if node.kind == "dict" else (KEY,)
+        return keyed == [(kind, at) for at in range(len(keyed) // len(each)) for kind in each]
+    keys = [key for _, key in counted]
+    if node.kind == "array":
+        held = node.slots[0][2] if keys == [""] else None
+        return isinstance(held, dict) and "array" in held
+    if node.kind == "deque":
+        is_made, keys = counted[-1:] == [(CALL, "maxlen")], keys[:-1]
+        length = node.slots[len(keys)][2] if is_made else -1
+        if length is not None and not (type(length) is int and length >= len(keys)):
+            return False
     if node.kind == "method":
         return keys == ["__self__", "__func__"]
     if node.kind == "partial":

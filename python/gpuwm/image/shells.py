@@ -16,9 +16,11 @@ from torch import nn
 from .. import errors
 from .._torch import init
 from . import values
-from .graph import Graph, Node
+from .graph import Graph
+from .kinds import class_name
+from .nodes import Node
 from .objects import problems
-from .slots import class_name, slots, step
+from .slots import slots, step
 
 
 def configs_of(nodes: Sequence[Node]) -> dict[str, values.Json]:

@@ -1,15 +1,18 @@
 """Finds what refers to what in a module: every place of an object that holds another one.
 
 An *owner* is an object that is looked into: a module, a tensor (its attributes), a helper object
-(instance dict and slots), a dict, list or tuple, a `functools.partial`, a bound method, or a
-function (its closure and defaults). A *slot* is one place of an owner, and has a kind and a key.
+(instance dict and slots), a dict, list, tuple, set or deque, an array of NumPy, a
+`functools.partial`, a bound method, or a function (its closure, its defaults and what was set on
+it). A *slot* is one place of an owner, and has a kind and a key.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import fnmatch
 import functools
+import json
 import types
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
@@ -18,7 +21,8 @@ import torch
 from torch import nn
 from torch.utils import _python_dispatch
 
-from .. import _program
+from . import arrays, values
+from .kinds import SIMPLE, attributes_of, class_name, slots_of_class
 
 # The kinds of slots. The first four are those of modules. Any object can have an ATTRIBUTE.
 PARAMETER = "parameter"
@@ -27,9 +31,12 @@ TRANSIENT = "transient"  # a buffer that state_dict() leaves out
 MODULE = "module"
 ATTRIBUTE = "attribute"
 ITEM = "item"
+KEY = "key"  # an element of a set, or a key of a dict that is no plain value; counted from 0
+VALUE = "value"  # what the dict has under the key of the same number
+DATA = "data"  # all that an array has
 CELL = "cell"  # a variable of a closure
 DEFAULT = "default"  # a default of a function
-CALL = "call"  # what a bound method or a partial calls, and its arguments
+CALL = "call"  # what a bound method or a partial calls, its arguments, and how a deque was made
 NAMED = frozenset((PARAMETER, BUFFER, TRANSIENT, MODULE, ATTRIBUTE))  # these share one name space
 
 # What torch keeps in a module for itself. Hooks belong to the caller, and are not recorded.
@@ -44,21 +51,6 @@ DISPLAY = frozenset(
 )
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 
-# Objects of these classes are not looked into: they are means of the process, and not the model's
-# state. Each is the name of a class, or of one that it derives from, with its module.
-OPAQUE = (
-    *("logging.*", "threading.*", "_thread.*", "asyncio.*", "concurrent.*", "multiprocessing.*"),
-    *("queue.*", "_queue.*", "socket.*", "_socket.*", "subprocess.*", "ctypes.*", "_ctypes.*"),
-    *("_io.*", "weakref.*", "re.*", "enum.*", "pathlib.*", "importlib.*", "_frozen_importlib*"),
-    *("contextlib.*", "contextvars.*", "inspect.*", "numpy.*", "triton.*", "gpuwm.*"),
-    *("torch.distributed.*", "torch.cuda.*", "torch._C.*", "torch._ops.*", "torch._library.*"),
-    *("torch._dynamo.*", "torch._inductor.*", "torch.fx.*", "torch.jit.*", "torch.autograd.*"),
-    *("torch.utils.hooks.*", "transformers.configuration_utils.*", "transformers.generation.*"),
-)
-
-
-SIMPLE = frozenset((type(None), bool, int, float, str))
-
 
 class Slot(NamedTuple):
     kind: str
@@ -66,31 +58,10 @@ class Slot(NamedTuple):
     value: Any
 
 
-def class_name(kind: Any) -> str:
-    """The name under which every process knows the class, or a function."""
-    return f"{_program.known(kind.__module__)}.{kind.__qualname__}"
-
-
-class Opaque:
-    """The classes that are not looked into. globs: of names in the form of class_name, besides
-    OPAQUE."""
-
-    def __init__(self, globs: Sequence[str] = ()) -> None:
-        self.globs: tuple[str, ...] = tuple(globs)
-        self.kinds: dict[type, str | None] = {}  # the results of owner_kind
-
-    def __contains__(self, kind: type) -> bool:
-        return self.names([class_name(base) for base in kind.__mro__[:-1]])
-
-    def names(self, names: Sequence[str]) -> bool:
-        return any(
-            fnmatch.fnmatchcase(name, glob) for name in names for glob in (*OPAQUE, *self.globs)
-        )
-
-
 class Ignored:
     """Attributes that are neither recorded nor compared. globs: of their paths. Parameters, buffers
-    and modules are never among them, and neither is what dicts, lists and tuples hold."""
+    and modules are never among them, and neither is what dicts, lists and tuples hold, unless an
+    image can't have it."""
 
     def __init__(self, globs: Sequence[str] = ()) -> None:
         self.globs: tuple[str, ...] = tuple(globs)
@@ -106,73 +77,15 @@ class Ignored:
         path = step(name, ATTRIBUTE, key)
         return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
+    def fits_path(self, path: str) -> bool:
+        """Whether what is at the path, and what no image can have, is one of them."""
+        return any(fnmatch.fnmatchcase(path, glob) for glob in self.globs)
+
 
 def _may_end(glob: str, key: str) -> bool:
     """Whether a path that ends with the key can match. Few do, and there are many paths."""
     end = glob.rpartition(".")[2]
     return any(wild in end for wild in "*?[]") or key.endswith(end)
-
-
-def owner_kind(value: Any, opaque: Opaque) -> str | None:
-    """The kind of an owner, or None if the value is not looked into. Tensors are not such owners:
-    their attributes are looked at separately."""
-    kind = type(value)
-    if kind in SIMPLE:  # as most values are
-        return None
-    if kind not in opaque.kinds:
-        opaque.kinds[kind] = _kind_of_class(kind, opaque)
-    found = opaque.kinds[kind]
-    if found == "function":
-        said = class_name(value)
-        return "function" if _has_state(value) and not opaque.names([said]) else None
-    return found
-
-
-def _kind_of_class(kind: type, opaque: Opaque) -> str | None:
-    if issubclass(kind, nn.Module):
-        return "module"
-    for name, base in _BUILTIN:
-        if issubclass(kind, base):
-            return name if kind is base or kind not in opaque else None
-    if kind is types.FunctionType:
-        return "function"
-    if issubclass(kind, _LEAVES) or kind.__module__ == "builtins" or kind in opaque:
-        return None
-    return "object" if kind.__dictoffset__ or _slots_of_class(kind) else None
-
-
-# The kinds of owners that an object on a tensor may be, and consist of.
-PARTED = frozenset(("object", "dict", "list", "tuple"))
-_BUILTIN: tuple[tuple[str, type], ...] = (
-    ("dict", dict),
-    ("list", list),
-    ("tuple", tuple),
-    ("partial", functools.partial),
-    ("method", types.MethodType),
-)
-_LEAVES = (type, types.ModuleType, torch.dtype, torch.device, torch.Tensor)
-
-
-def _has_state(function: types.FunctionType) -> bool:
-    return bool(function.__closure__ or function.__defaults__ or function.__kwdefaults__)
-
-
-_members: dict[type, dict[str, Any]] = {}
-
-
-def _slots_of_class(kind: type) -> dict[str, Any]:
-    """Descriptors of `__slots__`, by name."""
-    known = _members.get(kind)
-    if known is not None:
-        return known
-    found: dict[str, Any] = {}
-    for base in kind.__mro__:
-        for name, member in vars(base).items():
-            # SimpleNamespace has one for its instance dict
-            if isinstance(member, types.MemberDescriptorType) and name != "__dict__":
-                found.setdefault(name, member)
-    _members[kind] = dict(sorted(found.items()))
-    return _members[kind]
 
 
 # ---- looking -----------------------------------------------------------------------------------
@@ -195,6 +108,7 @@ def _of_partial(partial: functools.partial[Any]) -> list[Slot]:
         Slot(CALL, "func", partial.func),
         *[Slot(CALL, index, value) for index, value in enumerate(partial.args)],
         *[Slot(CALL, f"{key}=", value) for key, value in partial.keywords.items()],
+        *_attributes(partial.__dict__),
     ]
 
 
@@ -220,6 +134,7 @@ def _of_module(module: nn.Module) -> list[Slot]:
         ],
         *[Slot(MODULE, key, child) for key, child in module._modules.items()],
         *_attributes(named, INTERNAL),
+        *_of_members(module),
     ]
 
 
@@ -260,19 +175,55 @@ def _of_function(function: types.FunctionType) -> Iterator[Slot]:
         yield Slot(DEFAULT, index, value)
     for key, value in (function.__kwdefaults__ or {}).items():
         yield Slot(DEFAULT, key, value)
+    yield from _attributes(attributes_of(function))
 
 
 def of_object(owner: Any) -> list[Slot]:
     """All slots of an object. Of a tensor that flattens it has the parts too, unlike `slots`."""
     found: list[Slot] = []
     if isinstance(owner, dict):
-        found += [Slot(ITEM, key, value) for key, value in owner.items()]
-    elif isinstance(owner, list | tuple):
+        found += _of_items(owner)
+    elif isinstance(owner, list | tuple | collections.deque):
         found += [Slot(ITEM, index, value) for index, value in enumerate(owner)]
+        if isinstance(owner, collections.deque):
+            found.append(Slot(CALL, "maxlen", owner.maxlen))
+    elif isinstance(owner, set | frozenset):
+        found += [Slot(KEY, index, each) for index, each in enumerate(sorted(owner, key=_order))]
+    elif arrays.is_array(type(owner)):
+        return [Slot(DATA, "", owner)]
     named = getattr(owner, "__dict__", None)
     if isinstance(named, dict):
         found += _attributes(named)
-    for name, member in _slots_of_class(type(owner)).items():
+    return found + _of_members(owner)
+
+
+def _of_items(owner: dict[Any, Any]) -> Iterator[Slot]:
+    """A key that every process calls the same is the key of its slot. Others are values."""
+    count = 0
+    for key, value in owner.items():
+        if type(key) is str or is_plain_key(key):
+            yield Slot(ITEM, key, value)
+        else:
+            yield Slot(KEY, count, key)
+            yield Slot(VALUE, count, value)
+            count += 1
+
+
+def is_plain_key(key: Any) -> bool:
+    return values.encoded(key) is not values.NOT_PLAIN
+
+
+def _order(element: Any) -> tuple[str, str]:
+    """Sorts what a set has, where its elements say how: their order differs between processes."""
+    if isinstance(element, type | types.FunctionType):
+        return class_name(type(element)), class_name(element)
+    plain = values.encoded(element)
+    return class_name(type(element)), "" if plain is values.NOT_PLAIN else json.dumps(plain)
+
+
+def _of_members(owner: Any) -> list[Slot]:
+    found: list[Slot] = []
+    for name, member in slots_of_class(type(owner)).items():
         with contextlib.suppress(AttributeError):  # not set
             found.append(Slot(ATTRIBUTE, name, member.__get__(owner)))
     return found
@@ -293,6 +244,8 @@ def step(name: str, kind: str, key: Any) -> str:
         return f"{name}.{key}" if name else str(key)
     if kind == ITEM:
         return f"{name}[{key!r}]"
+    if kind in (KEY, VALUE):
+        return f"{name}<{kind} {key}>"
     return f"{name}<{key}>"
 
 
@@ -305,7 +258,7 @@ def put(owner: Any, kind: str, key: Any, value: Any) -> None:
     if isinstance(owner, nn.Module):
         _put_in_module(owner, kind, key, value)
     elif kind == ITEM:
-        if isinstance(owner, list) and key == len(owner):
+        if isinstance(owner, list | collections.deque) and key == len(owner):
             owner.append(value)
         else:
             owner[key] = value
@@ -320,6 +273,9 @@ def put(owner: Any, kind: str, key: Any, value: Any) -> None:
 
 
 def _put_in_module(module: nn.Module, kind: str, key: str, value: Any) -> None:
+    if kind == ATTRIBUTE and key in slots_of_class(type(module)):
+        _put_attribute(module, key, value)
+        return
     tables: dict[str, dict[str, Any]] = {
         PARAMETER: module._parameters,
         BUFFER: module._buffers,
@@ -360,7 +316,7 @@ def _put_argument(partial: functools.partial[Any], key: str | int, value: Any) -
 
 def _put_attribute(owner: Any, key: str, value: Any) -> None:
     """Sets it without `__setattr__`, which frozen dataclasses refuse."""
-    members = _slots_of_class(type(owner))
+    members = slots_of_class(type(owner))
     if key in members:
         members[key].__set__(owner, value)
     else:
@@ -376,24 +332,44 @@ def drop(owner: Any, key: Any, kind: str = ATTRIBUTE) -> None:
         for table in (owner._parameters, owner._buffers, owner._modules):
             table.pop(key, None)
         owner._non_persistent_buffers_set.discard(key)
-    members = _slots_of_class(type(owner))
+    members = slots_of_class(type(owner))
     if key in members:
         members[key].__delete__(owner)
     else:
         owner.__dict__.pop(key, None)
 
 
+def put_keyed(owner: Any, gone: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Exchanges what a dict has under keys that are no plain values, or elements of a set (then the
+    second of each pair means nothing)."""
+    is_set = isinstance(owner, set)
+    for key in gone:
+        owner.discard(key) if is_set else owner.pop(key, None)
+    for key, value in pairs:
+        if is_set:
+            owner.add(key)
+        else:
+            owner[key] = value
+
+
+def put_in_order(owner: dict[Any, Any], keys: Sequence[Any]) -> None:
+    """Gives the items of a dict this order: programs go through them."""
+    for key in keys:
+        owner[key] = owner.pop(key)
+
+
 def is_mutable(owner: Any) -> bool:
-    return not isinstance(owner, tuple | types.MethodType)
+    return not isinstance(owner, tuple | frozenset | types.MethodType)
 
 
 def rebuilt(owner: Any, values: Sequence[Any]) -> Any:
-    """A copy of a tuple, named tuple or bound method with other values in its slots, in their
-    order."""
+    """A copy of a tuple, named tuple, frozenset or bound method with other values in its slots, in
+    their order."""
     if isinstance(owner, types.MethodType):
         return types.MethodType(values[1], values[0])
+    base: Any = frozenset if isinstance(owner, frozenset) else tuple
     try:
-        return tuple.__new__(type(owner), values)  # without the class's own code
+        return base.__new__(type(owner), values)  # without the class's own code
     except TypeError:  # torch.return_types and others of C
         return type(owner)(values)
 
@@ -402,18 +378,37 @@ def saved(owner: Any) -> Callable[[], None]:
     """Remembers what all slots of an owner hold. Returns a function that restores it."""
     if isinstance(owner, nn.Module):
         return _saved_module(owner)
-    before = slots(owner)
-    if isinstance(owner, list):
-        items = list(owner)
-        return functools.partial(owner.__setitem__, slice(None), items)
+    content = _saved_content(owner)
+    before = [slot for slot in slots(owner) if content is None or slot.kind == ATTRIBUTE]
 
     def restore() -> None:
+        if content is not None:
+            content()
         kept = {(slot.kind, slot.key) for slot in before}
         for slot in reversed(slots(owner)):
-            if (slot.kind, slot.key) not in kept:
+            if (slot.kind, slot.key) not in kept and (content is None or slot.kind == ATTRIBUTE):
                 drop(owner, slot.key, slot.kind)
         for slot in before:
             put(owner, slot.kind, slot.key, slot.value)
+
+    return restore
+
+
+def _saved_content(owner: Any) -> Callable[[], None] | None:
+    """The same for what a container holds. None: it is none."""
+    if isinstance(owner, list):
+        return functools.partial(owner.__setitem__, slice(None), list(owner))
+    if not isinstance(owner, dict | set | collections.deque):
+        return None
+    copy: Any = list(owner.items()) if isinstance(owner, dict) else list(owner)
+
+    def restore() -> None:
+        owner.clear()
+        if isinstance(owner, dict):  # a Counter's update() would count
+            for key, value in copy:
+                owner[key] = value
+        else:
+            owner.extend(copy) if isinstance(owner, collections.deque) else owner.update(copy)
 
     return restore
 
@@ -424,10 +419,13 @@ def _saved_module(module: nn.Module) -> Callable[[], None]:
         *(module._non_persistent_buffers_set, module.__dict__),
     )
     copies = [table.copy() for table in tables]
+    members = _of_members(module)
 
     def restore() -> None:
         for table, copy in zip(tables, copies, strict=True):
             table.clear()
             table.update(copy)
+        for slot in members:
+            _put_attribute(module, slot.key, slot.value)
 
     return restore

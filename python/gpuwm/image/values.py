@@ -17,15 +17,17 @@ import torch
 from .. import _program
 from .._torch import extents
 from .._torch.init import is_plain
-from .slots import class_name
+from . import arrays
+from .kinds import class_name
 
 Json = Any
 NOT_PLAIN = object()
 
 
 def encoded(value: Any) -> Json:
-    """Encodes None, bool, int, float, complex, str, bytes, tuples and sets of them, torch.dtype,
-    torch.Size and members of enums. Returns NOT_PLAIN for anything else."""
+    """Encodes None, bool, int, float, complex, str, bytes, bytearray, range, slice, tuples and sets
+    of them, dtypes, memory formats, layouts and torch.Size, numbers of NumPy, and members of enums.
+    Returns NOT_PLAIN for anything else."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
@@ -38,7 +40,7 @@ def encoded(value: Any) -> Json:
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, enum.Enum):
-        return {"enum": [class_name(type(value)), value.name]}
+        return _encoded_enum(value)
     if type(value) in (tuple, torch.Size):
         parts = [encoded(part) for part in value]
         if all(part is not NOT_PLAIN for part in parts):
@@ -47,7 +49,32 @@ def encoded(value: Any) -> Json:
         parts = [encoded(part) for part in value]
         if all(part is not NOT_PLAIN for part in parts):
             return {kind.__name__: sorted(parts, key=json.dumps)}
+    return _encoded_rarely(value)
+
+
+def _encoded_enum(member: enum.Enum) -> Json:
+    said = class_name(type(member))
+    if isinstance(member, enum.Flag):  # several members together have no name
+        return {"flag": [said, member.value]} if type(member.value) is int else NOT_PLAIN
+    return {"enum": [said, member.name]}
+
+
+def _encoded_rarely(value: Any) -> Json:
+    kind = type(value)
+    if kind in _OF_TORCH:
+        return {"torch": str(value).removeprefix("torch.")}
+    if kind is bytearray:
+        return {"bytearray": _base64(value)}
+    if kind in (range, slice):
+        parts = [encoded(part) for part in (value.start, value.stop, value.step)]
+        if all(part is not NOT_PLAIN for part in parts):
+            return {kind.__name__: parts}
+    if kind.__module__.partition(".")[0] == "numpy":
+        return arrays.encoded_plain(value) or NOT_PLAIN
     return NOT_PLAIN
+
+
+_OF_TORCH = (torch.memory_format, torch.layout, torch.qscheme)
 
 
 def encoded_deeply(value: Any, leaf: Callable[[Any], Json] = encoded) -> Json:
@@ -63,17 +90,20 @@ def encoded_deeply(value: Any, leaf: Callable[[Any], Json] = encoded) -> Json:
 
 
 def encoded_with_tensors(value: Any) -> Json:
-    """Encodes a small tensor of plain data, or a BytesIO, besides what `encoded` does."""
+    """Encodes a small tensor of plain data, a small array or a BytesIO, besides what `encoded`
+    does."""
     if type(value) is io.BytesIO:
         return {"stream": _base64(value.getvalue())}
     if isinstance(value, torch.Tensor) and is_plain(value) and not value.is_meta:
         content = extents.bytes_of(value.cpu()).numpy().tobytes()
         dtype = str(value.dtype).removeprefix("torch.")
         return {"data": [dtype, list(value.size()), _base64(content)]}
+    if arrays.is_array(type(value)) and not arrays.problem(value):
+        return arrays.encoded(value)
     return encoded(value)
 
 
-def _base64(content: bytes) -> str:
+def _base64(content: bytes | bytearray) -> str:
     return base64.b64encode(content).decode()
 
 
@@ -188,6 +218,36 @@ def _enum(content: Json) -> enum.Enum:
     return kind[content[1]]
 
 
+def _flag(content: Json) -> enum.Flag:
+    if not (isinstance(content, list) and [type(part) for part in content] == [str, int]):
+        raise ValueError(f"{content!r} is no member of an enum")
+    kind = imported(content[0])
+    if kind is None or not issubclass(kind, enum.Flag):
+        raise LookupError(content[0])
+    return kind(content[1])
+
+
+def _of_torch(content: Json) -> Any:
+    found = getattr(torch, content, None) if isinstance(content, str) else None
+    if type(found) not in _OF_TORCH:
+        raise ValueError(f"torch {torch.__version__} has no {content!r}")
+    return found
+
+
+def _range(content: Json) -> range:
+    parts = _parts(content)
+    if [type(part) for part in parts] != [int, int, int] or not parts[2]:
+        raise ValueError(f"{content!r} is no range")
+    return range(*parts)
+
+
+def _slice(content: Json) -> slice:
+    parts = _parts(content)
+    if len(parts) != 3:
+        raise ValueError(f"{content!r} is no slice")
+    return slice(*parts)
+
+
 _DECODERS: dict[str, Callable[[Json], Any]] = {
     "float": _float,
     "dtype": dtype_named,
@@ -196,7 +256,15 @@ _DECODERS: dict[str, Callable[[Json], Any]] = {
     "dict": _dict,
     "size": _size,
     "enum": _enum,
+    "flag": _flag,
+    "torch": _of_torch,
+    "range": _range,
+    "slice": _slice,
     "bytes": _bytes,
+    "bytearray": lambda content: bytearray(_bytes(content)),
+    "array": arrays.array,
+    "scalar": arrays.scalar,
+    "numpy.dtype": arrays.dtype,
     "complex": _complex,
     "set": _set,
     "frozenset": lambda content: frozenset(_set(content)),
@@ -220,8 +288,14 @@ def named(name: str) -> Iterator[Any]:
             found: Any = module
             for part in parts[count:]:
                 found = _below(found, part)
-            if issubclass(type(found), type | types.FunctionType | types.BuiltinFunctionType):
+            if issubclass(type(found), _NAMED):
                 yield found
+
+
+_NAMED = (
+    *(type, types.FunctionType, types.BuiltinFunctionType),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType),
+)
 
 
 def _below(owner: Any, name: str) -> Any:
