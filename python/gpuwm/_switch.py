@@ -56,9 +56,10 @@ def switch(
     After these errors nothing has changed. NotFound: perhaps an operator has removed the alias; the
     mapping keeps its version, and can follow again when the alias is there again. Mismatch: another
     layout (the message says the first difference), another key (it names the field), or by name a
-    private copy that can't be refreshed, or something of a model that lost its sharing: bind anew,
-    or name it in `stale`. Busy: another attachment of the process shares the memory, or a CUDA
-    stream is being captured. All errors of attach can come too.
+    private copy that can't be refreshed, a parameter that holds tensors of its own (scales), or
+    something of a model that lost its sharing: bind anew, or name it in `stale`. Busy: another
+    attachment of the process shares the memory, or a CUDA stream is being captured. All errors of
+    attach can come too.
 
     After Lost the memory is gone: the library could map neither the new nor the old version.
     """
@@ -192,13 +193,18 @@ def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
     any more. call: the function that the caller called, for the message."""
     if not _was_bound():
         return []
-    from ._torch import registry
+    from ._torch import described, registry
 
     copies: list[Copy] = []
     problems: list[str] = []
-    for bound, tensor in registry.all_bound(mapping):
+    every = list(registry.all_bound(mapping))
+    moving = {id(tensor) for _, tensor in every}
+    for bound, tensor in every:
         if any(fnmatch.fnmatchcase(bound.name, glob) for glob in stale):
             continue
+        if left := described.left_behind(tensor, mapping, moving):
+            paths = ", ".join(f"{bound.name}.{path}" for path in left)
+            problems.append(f"{bound.name} holds {paths}, made for the bytes that it has now")
         if not bound.private:
             if not bound.has(tensor):
                 problems.append(f"{bound.name} was shared, and has memory of its own now")
@@ -210,7 +216,8 @@ def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
     if problems:
         raise errors.Mismatch(
             f"{mapping.version} can't be replaced:\n  " + "\n  ".join(problems),
-            f"\nbind the model anew, or name what may keep its old values: {call}(stale=[…])",
+            f"\nbind the model anew, or name what may keep its old values: {call}(stale=[…]). What "
+            "a parameter holds goes along if it is made of the version's tensors: mapping.torch(n)",
         )
     return copies
 

@@ -15,6 +15,7 @@ from .places import modules_of, places
 
 if TYPE_CHECKING:
     from .._mapping import Mapping
+    from .._tensors import Tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +66,7 @@ def lies_in_any(
     return any(name in sources and lies_in(tensor, sources[name]) for name in names)
 
 
-def lies_in_version(tensor: torch.Tensor, mapping: Mapping, names: Sequence[str]) -> bool:
+def lies_in_version(tensor: torch.Tensor, mapping: Tensors, names: Sequence[str]) -> bool:
     """Whether the tensor lies where the version, perhaps mapped elsewhere, has one of these names.
     Without names: anywhere in the version."""
     origin = tensors.origin_of(tensor)

@@ -4,13 +4,17 @@ say what the parameter's bytes mean."""
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import extents
+from .check import lies_in_version
 from .init import has_attributes
 from .places import Place
+
+if TYPE_CHECKING:
+    from .._tensors import Tensors
 
 REMEDIES = {
     "parts": "parts: strict=False, and make of them what belongs on the parameter",
@@ -63,6 +67,18 @@ def describes_others(
         return None
     paths = ", ".join(f"{place.name}.{path}" for path, _ in hanging)
     return f"described: {place.name} holds {paths}, made for other bytes than the version's"
+
+
+def left_behind(tensor: torch.Tensor, mapping: Tensors, moving: Container[int]) -> list[str]:
+    """Paths from a tensor to those on it that a switch of the mapping would leave as they are: they
+    do not lie in its memory. moving: ids of tensors that get the new version's values."""
+    if not has_attributes(tensor):
+        return []
+    return sorted(
+        path
+        for path, each in tensors_on(tensor)
+        if each.numel() and id(each) not in moving and not lies_in_version(each, mapping, ())
+    )
 
 
 def whole_of(name: str, names: Container[str]) -> str | None:
