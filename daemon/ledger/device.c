@@ -56,7 +56,8 @@ void device_table_rebudget(struct device_table *table)
 		table->devices[i]->budget = budget_of(table, table->devices[i]);
 }
 
-static void refresh(struct device *device, const struct device *report, uint64_t now_ms)
+static void refresh(const struct device_table *table, struct device *device, const struct device *report,
+		    uint64_t now_ms)
 {
 	memcpy(device->name, report->name, sizeof(device->name));
 	device->name[sizeof(device->name) - 1] = '\0';
@@ -64,6 +65,7 @@ static void refresh(struct device *device, const struct device *report, uint64_t
 	device->context = report->context;
 	device->free = report->free;
 	device->free_at_ms = now_ms;
+	device->budget = budget_of(table, device); /* what a restart brought may be of a larger device */
 }
 
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms)
@@ -74,7 +76,7 @@ int device_table_report(struct device_table *table, const struct device *report,
 		return -EINVAL;
 	device = device_find(table, report->id);
 	if (device) {
-		refresh(device, report, now_ms);
+		refresh(table, device, report, now_ms);
 		return 0;
 	}
 	if (table->count == DEVICES_MAX)
@@ -85,8 +87,7 @@ int device_table_report(struct device_table *table, const struct device *report,
 	memcpy(device->id, report->id, sizeof(device->id));
 	device->kind = report->kind;
 	device->granularity = report->granularity;
-	refresh(device, report, now_ms);
-	device->budget = budget_of(table, device);
+	refresh(table, device, report, now_ms);
 	table->devices[table->count++] = device;
 	return 0;
 }
@@ -139,24 +140,32 @@ uint64_t budget_left(const struct device *device)
 	return left_of(device, device->used - device->contexts);
 }
 
+bool budget_is_exceeded(const struct device *device)
+{
+	return device->used - device->contexts > device->budget;
+}
+
 /* what: " asked for" */
 static int no_room(const struct device *device, uint64_t bytes, const char *what, uint64_t left,
 		   struct error *error)
 {
-	char asked[BYTES_TEXT], rest[BYTES_TEXT], budget[BYTES_TEXT], really[BYTES_TEXT];
-	char detail[160];
+	char asked[BYTES_TEXT], rest[BYTES_TEXT], budget[BYTES_TEXT], really[BYTES_TEXT], used[BYTES_TEXT];
+	char over[BYTES_TEXT + 16] = "", detail[224];
 
 	/* After a restart no loader has looked yet. */
 	if (device->free_at_ms == 0)
 		strcpy(really, "an unknown part");
 	else
 		bytes_format(device->free, really);
+	if (budget_is_exceeded(device))
+		snprintf(over, sizeof(over), ", with %s used", bytes_format(device->used, used));
 	snprintf(detail, sizeof(detail),
-		 "retire or demote a version, or raise [budget] %s in the configuration", device->id);
+		 "retire or demote a version, or raise [budget] %s in the configuration%s", device->id,
+		 over[0] ? "; for a budget below what is used nothing is evicted" : "");
 	return error_set(error, -ENOSPC, detail,
-			 "no room on %s: %s%s, %s of the budget of %s left, %s really free", device->id,
+			 "no room on %s: %s%s, %s of the budget of %s left%s, %s really free", device->id,
 			 bytes_format(bytes, asked), what, bytes_format(left, rest),
-			 bytes_format(device->budget, budget), really);
+			 bytes_format(device->budget, budget), over, really);
 }
 
 static void charge(struct device *device, uint64_t bytes, bool context, struct budget_charge *ret)

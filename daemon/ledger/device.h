@@ -46,8 +46,8 @@ int device_table_budget(struct device_table *table, const char *id, uint64_t byt
 /* Computes the budget of each device again, after the configuration has changed. If it is below what is used now, nothing
  * more can be charged. */
 void device_table_rebudget(struct device_table *table);
-/* Adds a device that a loader reported, and computes its budget. If the device is there, the report only sets its name, total,
- * context and free bytes. Fails with -EINVAL (the id is wrong), -ENOMEM and -ENOSPC (there are DEVICES_MAX). */
+/* Adds a device that a loader reported. If the device is there, the report only sets its name, total, context and free bytes. Computes
+ * the budget of both: a device that an earlier gpuwmd knew may have another size now, and so may the host after a reload. Fails with -EINVAL (the id is wrong), -ENOMEM and -ENOSPC (there are DEVICES_MAX). */
 int device_table_report(struct device_table *table, const struct device *report, uint64_t now_ms);
 /* Sets ret to the devices that gpuwmd knows, and which of them are lost, as a loader is told; returns how many. */
 uint32_t device_table_known(const struct device_table *table, struct device_known ret[DEVICES_MAX]);
@@ -73,6 +73,8 @@ int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *r
 int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
 /* The same for what the user held before a restart, even beyond the limit. -ENOMEM. */
 int budget_adopt_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
+/* Returns whether more is charged, besides contexts that will go, than the budget has: it became smaller, or more was adopted. */
+bool budget_is_exceeded(const struct device *device);
 /* Checks that a loader's context fits. -EAGAIN: it will fit when the contexts of other loaders are gone; -ENOSPC: it will
  * not fit even then. */
 int budget_check_context(const struct device *device, struct error *error);

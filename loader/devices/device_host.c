@@ -1,5 +1,7 @@
-/* The machine's memory as a device. */
+/* The machine's memory as a device: what the machine has, or what the control groups of this process leave of it. Memory of the device
+ * is charged to the group of the loader that made it. */
 #include "devices.h"
+#include "memory_limit.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +11,7 @@
 static int read_memory(uint64_t *ret_total, uint64_t *ret_available, struct error *error)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
-	uint64_t kib;
+	uint64_t kib, limit;
 	char line[256];
 
 	*ret_total = *ret_available = 0;
@@ -23,6 +25,11 @@ static int read_memory(uint64_t *ret_total, uint64_t *ret_available, struct erro
 		fclose(file);
 	if (!*ret_total)
 		return error_set(error, -EIO, NULL, "/proc/meminfo does not tell the machine's memory");
+	limit = memory_limit("");
+	if (*ret_total > limit)
+		*ret_total = limit;
+	if (*ret_available > limit)
+		*ret_available = limit;
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* Whether a configuration is right, and a new one for a gpuwmd that serves. */
-#include "harness.h"
+#include "tiers.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -340,4 +340,27 @@ GPUWMD_TEST_IF(configuration, a_root_that_a_reload_adds_is_warned_of, ON_HOST(),
 	OK(gpuwm_reload(d->admin));
 	snprintf(words, sizeof words, "the root %s/gone can't be used", d->dir);
 	cr_expect(EVENTUALLY(SOON_MS, log_says(d, words)));
+}
+
+/* Which of too many versions go is for the operator to say, also where a rule makes room for loads. */
+GPUWMD_TEST_IF(configuration, a_budget_below_what_is_used_evicts_nothing_and_names_both, ON_HOST(),
+	       gpuwmd_new(), gpuwmd_stop)
+{
+	static const char rules[] = "[model.1]\nmatch = *\nevict = files\n[tiers]\nmin_resident = 0\n";
+	char text[512];
+	const char *path;
+
+	path = config_write(d, rules);
+	d->pid = gpuwmd_spawn(d, (const char *[]){"--config", path, NULL});
+	gpuwmd_wait(d);
+	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	snprintf(text, sizeof text, "%s[budget]\nhost = 2M\n", rules);
+	config_write(d, text);
+	CTL_IS(0, "reload");
+	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2"));
+	cr_expect(strstr(gpuwm_error()->message, "0 B of the budget of 2.0 MiB left, with ") &&
+			  strstr(gpuwm_error()->message, "MiB used"),
+		  "%s", gpuwm_error()->message);
+	cr_expect(strstr(gpuwm_error()->detail, "nothing is evicted"), "%s", gpuwm_error()->detail);
+	cr_expect(lies_on(d, "v1", "device"));
 }

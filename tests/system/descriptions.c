@@ -3,6 +3,7 @@
 #include "storm.h"
 
 #include "tests/support/any/own_folder.h"
+#include "base/limits.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -338,4 +339,34 @@ Test(descriptions, kills_in_a_restore_lose_nothing_with_a_store)
 	}
 	DROP(d, "m@v1", "m@v2", "m@v3", "m@v4");
 	gpuwmd_stop_empty(d);
+}
+
+/* ---- devices of another size -------------------------------------------- */
+
+static struct gpuwmd *start_with_4g(void)
+{
+	setenv("FAKECUDA_MEMORY", "4G", 1);
+	return described_start("--set", "tiers.restore=no", NULL);
+}
+
+static void stop_and_forget_memory(struct gpuwmd *d)
+{
+	unsetenv("FAKECUDA_MEMORY");
+	described_stop(d);
+}
+
+FAKECUDA_TEST(descriptions, a_budget_follows_the_size_that_a_device_has_now, start_with_4g(),
+	      stop_and_forget_memory)
+{
+	describe_small(d, 1);
+	cr_assert_eq(device_number(d, "budget"), GIB(4) / 100 * 90 + GIB(4) % 100 * 90 / 100);
+	setenv("FAKECUDA_MEMORY", "1G", 1);
+	described_reboot(d, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "total") == GIB(1)));
+	cr_expect_eq(device_number(d, "budget"), GIB(1) / 100 * 90 + GIB(1) % 100 * 90 / 100);
+	setenv("FAKECUDA_MEMORY", "8G", 1);
+	described_reboot(d, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "total") == GIB(8)));
+	cr_expect_eq(device_number(d, "budget"), GIB(8) / 100 * 90 + GIB(8) % 100 * 90 / 100);
+	attach_reads("m@v1", 1);
 }

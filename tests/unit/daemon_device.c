@@ -37,7 +37,8 @@ Test(device, is_added_by_its_first_report)
 	cr_expect_null(device_find(&table, LEDGER_GPU));
 }
 
-Test(device, is_refreshed_without_a_new_budget)
+/* A keeper, a store or a description brings the size that the device had: what a loader sees counts. */
+Test(device, is_refreshed_with_a_budget_of_its_new_size)
 {
 	struct device again = {
 		.id = "host", .kind = &kind_host, .name = "other", .total = 5, .free = 3, .granularity = 1};
@@ -52,7 +53,17 @@ Test(device, is_refreshed_without_a_new_budget)
 	cr_expect_eq(device->free, 3);
 	cr_expect_eq(device->free_at_ms, 9);
 	cr_expect_eq(device->granularity, 512);
+	cr_expect_eq(device->budget, 4);
+	report("host", false, 1000);
 	cr_expect_eq(device->budget, 800);
+}
+
+Test(device, keeps_a_budget_in_bytes_whatever_its_size)
+{
+	device_table_budget(&table, "host", 700, 0);
+	report("host", false, 1000);
+	report("host", false, 500);
+	cr_expect_eq(device_find(&table, "host")->budget, 700);
 }
 
 /* A loader's report tells what the driver lists, and a driver may list what is lost. */
@@ -196,7 +207,9 @@ Test(budget, adopted_above_it_leaves_nothing_until_enough_came_back)
 	cr_expect(adopted.device == device && adopted.bytes == 130);
 	cr_expect_eq(device->used, 130);
 	expect_error(budget_charge(device, 1, &none, &ledger.error), -ENOSPC,
-		     "1 B asked for, 0 B of the budget of 100 B left");
+		     "1 B asked for, 0 B of the budget of 100 B left, with 130 B used, 500 B really free");
+	cr_expect(strstr(ledger.error.detail, "nothing is evicted"), "%s", ledger.error.detail);
+	cr_expect(budget_is_exceeded(device));
 	cr_expect_null(none.device);
 	cr_expect_eq(budget_charge(device, 0, &none, NULL), 0);
 	budget_adopt(device, 20, &more);

@@ -189,6 +189,8 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 
 	if (need->who.restores) /* what was resident comes back where there is room */
 		return -ENOSPC;
+	if (budget_is_exceeded(need->device)) /* which of too many versions go is not for gpuwmd to say */
+		return -ENOSPC;
 	while (!done) {
 		free(plan.list);
 		r = choose(work, need, &nothing, now, &plan);
@@ -211,8 +213,12 @@ int evictions_foresee(const struct work *work, const struct tiers_need *need,
 		      const struct eviction_before *before, struct eviction_plan *ret, struct error *error)
 {
 	const struct error none = {0};
-	int r = choose(work, need, before, clock_wall_ms(), ret);
+	int r;
 
+	*ret = (struct eviction_plan){0};
+	if (budget_is_exceeded(need->device))
+		return -ENOSPC;
+	r = choose(work, need, before, clock_wall_ms(), ret);
 	return r == -ENOSPC && comes_later(work, need, ret) ? 0 : evictions_refuse(r, ret, &none, error);
 }
 

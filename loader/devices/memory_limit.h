@@ -1,0 +1,14 @@
+/* How much memory the control groups of this process let it have. */
+#ifndef GPUWM_LOADER_MEMORY_LIMIT_H
+#define GPUWM_LOADER_MEMORY_LIMIT_H
+
+#include <stdint.h>
+
+#define MEMORY_LIMIT_NONE UINT64_MAX
+
+/* Returns the smallest limit on memory of the control group that the process is in, and of those around it that it can see, in bytes:
+ * memory.max of version 2; memory.limit_in_bytes and hierarchical_memory_limit of version 1, which counts groups that it can't see too.
+ * MEMORY_LIMIT_NONE: there is no limit, or the kernel shows none. root: "", or a folder that stands for /, for tests. */
+uint64_t memory_limit(const char *root);
+
+#endif
