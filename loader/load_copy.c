@@ -170,6 +170,7 @@ int load_copy_all(struct load *load)
 	}
 	if (r < 0)
 		return r;
+	source_give_back_leases(&load->source);
 	for (size_t i = 0; i < load->part_count; i++) {
 		const struct source_rank *rank = rank_of(load, &load->parts[i]);
 

@@ -90,6 +90,20 @@ static int crew_open(struct crew *crew, struct error *error)
 	return r;
 }
 
+/* Somebody who opens a file of the source for writing waits until the loader lets go of it. */
+static void crew_look_for_writers(struct crew *crew)
+{
+	struct error error;
+
+	if (source_check_leases(crew->copy->source, &error) == 0)
+		return;
+	pthread_mutex_lock(&crew->lock);
+	if (!crew->error.code)
+		crew->error = error;
+	pthread_mutex_unlock(&crew->lock);
+	crew_stop(crew);
+}
+
 /* Calls progress until all readers have ended. Returns what progress or `open` returned. */
 static int crew_watch(struct crew *crew, struct error *error)
 {
@@ -110,6 +124,7 @@ static int crew_watch(struct crew *crew, struct error *error)
 		if (r != 0 || !copy->progress)
 			continue;
 		pthread_mutex_unlock(&crew->lock);
+		crew_look_for_writers(crew);
 		done = crew_done(crew);
 		r = copy->progress(done - told, copy->user_data);
 		told = done;

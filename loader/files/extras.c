@@ -10,21 +10,26 @@
 
 #define READ (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
-/* Opens the file again: what it is now counts. Returns 0, or -errno. */
+/* Opens the file again: what it is now counts. Returns 0, or -errno: -EBUSY if somebody has it open for writing. */
 static int open_found(const struct extras *extras, const char *name, struct source_file *ret)
 {
 	struct source_file file = {.fd = extras_open(extras, name, READ)};
+	int r;
 
 	if (file.fd < 0)
 		return file.fd;
 	file.path = source_path(extras->source->folder.path, name);
-	if (file.path && fstat(file.fd, &file.stat) == 0) {
-		*ret = file;
-		return 0;
+	r = file.path && fstat(file.fd, &file.stat) == 0 ? 0 : -ENOMEM;
+	/* A file that was passed is also the sender's. */
+	if (r == 0 && S_ISREG(file.stat.st_mode) && !extras->roots->handed)
+		r = lease_take(file.fd, file.path, &file.lease, extras->error);
+	if (r < 0) {
+		close(file.fd);
+		free(file.path);
+		return r;
 	}
-	close(file.fd);
-	free(file.path);
-	return -ENOMEM;
+	*ret = file;
+	return 0;
 }
 
 /* Looks at the beginning. Returns whether such a file may travel. */
@@ -61,7 +66,8 @@ static int read_found(struct extras *extras, const struct extra_found *found, ui
 	int r = open_found(extras, found->name, &file);
 
 	if (r < 0) {
-		extras_leave(extras, LEFT_UNREAD, found->name, found->bytes, strerror(-r));
+		extras_leave(extras, LEFT_UNREAD, found->name, found->bytes,
+			     r == -EBUSY ? "somebody has it open for writing" : strerror(-r));
 		return 0;
 	}
 	bytes = (uint64_t)file.stat.st_size;

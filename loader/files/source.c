@@ -245,6 +245,31 @@ static int choose_tensors(const char *path, const struct load_choice *choice, st
 	return 0;
 }
 
+/* ---- writers that nobody sees ---- */
+
+static void note_unseen(const struct roots *roots, struct source *source)
+{
+	const struct source_file *first = NULL;
+	size_t count = 0;
+	char more[40] = "";
+
+	for (size_t i = 0; i < source->file_count; i++) {
+		if (!source->files[i].lease.unseen)
+			continue;
+		first = first ? first : &source->files[i];
+		count++;
+	}
+	if (!first)
+		return;
+	if (count > 1)
+		snprintf(more, sizeof(more), " and of %zu more files", count - 1);
+	source_note(
+		source,
+		"who changes bytes of %.256s%s through a mapping (mmap) while they are read is not seen: %s%s",
+		first->path, more, first->lease.unseen,
+		roots->handed ? "" : "; gpuwmctl verify --source compares the version with its files");
+}
+
 int source_open(const char *path, const struct load_choice *choice, const struct roots *roots,
 		struct source *ret, struct error *error)
 {
@@ -266,6 +291,8 @@ int source_open(const char *path, const struct load_choice *choice, const struct
 		r = one_rank(path, &source, error);
 	if (r == 0)
 		r = choose_tensors(path, choice, &source, error);
+	if (r == 0)
+		note_unseen(roots, &source);
 	if (r < 0) {
 		source_close(&source);
 		return r;

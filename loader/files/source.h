@@ -6,6 +6,7 @@
 #define GPUWM_LOADER_SOURCE_H
 
 #include "format.h"
+#include "lease.h"
 #include "roots.h"
 
 #include "../../memory/memory.h"
@@ -17,6 +18,7 @@ struct source_file {
 	char *path;
 	int fd;
 	struct stat stat; /* when the file was opened */
+	struct file_lease lease; /* of a regular file */
 	struct format_content content;
 };
 
@@ -42,8 +44,8 @@ struct source_rank {
 	uint64_t bytes;
 };
 
-/* A folder with more than it needs, an index with wrong figures, a choice of tensors. */
-#define SOURCE_NOTES_MAX 3
+/* A folder with more than it needs, an index with wrong figures, a choice of tensors, writers that would not be seen. */
+#define SOURCE_NOTES_MAX 4
 /* Reasons for which files of the folder are left out (extras.h). */
 #define SOURCE_LEFT_MAX 12
 
@@ -75,6 +77,7 @@ struct source {
  *   -EINVAL           The path is not a regular file or a folder, or the folder has several models.
  *   -EBADMSG          A file is damaged, or does not belong to its neighbours.
  *   -ENOTSUP          A file has another format, or exceeds a limit of gpuwm.
+ *   -EBUSY            Somebody has a file open or mapped for writing.
  *   -EIO              Reading failed, or somebody wrote the file meanwhile. */
 int source_open(const char *path, const struct load_choice *choice, const struct roots *roots,
 		struct source *ret, struct error *error);
@@ -87,7 +90,13 @@ int source_read_extras(struct source *source, const struct roots *roots, struct 
 /* Adds a note. */
 void source_note(struct source *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Opens one file and parses its header. source_open uses it. */
+/* Looks whether somebody has opened a file of the source for writing, as source_file_unchanged does, and at nothing else. It is
+ * cheap: a copy asks all the time, because the writer waits. */
+int source_check_leases(const struct source *source, struct error *error);
+/* Nobody reads the source's files any more: whoever wants to write them need not wait. */
+void source_give_back_leases(struct source *source);
+
+/* Opens one file, and takes a lease on it. source_file_parse reads its header. source_open uses both. */
 int source_file_open(const struct roots *roots, const char *path, struct source_file *ret, struct error *error);
 int source_file_parse(struct source_file *file, struct error *error);
 void source_file_close(struct source_file *file);
@@ -102,8 +111,9 @@ int source_file_read(const struct source_file *file, uint64_t limit, char **ret_
 /* Returns "folder/name", for free(), or NULL if there is no memory. */
 char *source_path(const char *folder, const char *name);
 /* Compares the file's size, time of writing (mtime) and time of change (ctime) with what they were
- * when it was opened. A user who may write the file can set mtime back, but not ctime. Returns 0.
- * Fails with -EIO; the message names the file and what differs. */
+ * when it was opened. A user who may write the file can set mtime back, but not ctime. Writes through a mapping change
+ * neither: the lease tells of those, if there is one. Returns 0. Fails with -EIO; the message names the file and what
+ * differs. */
 int source_file_unchanged(const struct source_file *file, struct error *error);
 
 /* In shards.c. shards_open opens and parses the shards that an index names, into source->files.

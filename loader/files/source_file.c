@@ -34,6 +34,32 @@ static const char *kind_of(mode_t mode)
 	}
 }
 
+/* A file that came as a descriptor is also the sender's: what the loader does to it, such as taking a lease, would reach the sender.
+ * So the loader opens the file again. */
+static void file_make_own(struct source_file *file)
+{
+	char path[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0) {
+		file->lease.unseen = "they were passed, and the loader may not open them by itself";
+		return;
+	}
+	close(file->fd);
+	file->fd = fd;
+}
+
+static int file_watch(const struct roots *roots, struct source_file *file, struct error *error)
+{
+	if (!S_ISREG(file->stat.st_mode))
+		return 0;
+	if (roots->handed)
+		file_make_own(file);
+	return file->lease.unseen ? 0 : lease_take(file->fd, file->path, &file->lease, error);
+}
+
 int source_file_open(const struct roots *roots, const char *path, struct source_file *ret, struct error *error)
 {
 	struct source_file file = {.fd = -1};
@@ -49,6 +75,8 @@ int source_file_open(const struct roots *roots, const char *path, struct source_
 	else if (!S_ISREG(file.stat.st_mode) && !S_ISDIR(file.stat.st_mode))
 		r = error_set(error, -EINVAL, "a source is a regular file or a folder", "%s is %s", path,
 			      kind_of(file.stat.st_mode));
+	else
+		r = file_watch(roots, &file, error);
 	if (r < 0) {
 		source_file_close(&file);
 		return r;
@@ -60,6 +88,7 @@ int source_file_open(const struct roots *roots, const char *path, struct source_
 void source_file_close(struct source_file *file)
 {
 	format_content_clear(&file->content);
+	lease_give_back(&file->lease, file->fd);
 	free(file->path);
 	if (file->path || file->fd > 0)
 		close(file->fd);
@@ -139,10 +168,35 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
+static int file_check_lease(const struct source_file *file, struct error *error)
+{
+	if (lease_holds(&file->lease, file->fd))
+		return 0;
+	return error_set(error, -EIO, "load it again when nobody writes it",
+			 "%s was opened for writing while it was read", file->path);
+}
+
+int source_check_leases(const struct source *source, struct error *error)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < source->file_count; i++)
+		r = file_check_lease(&source->files[i], error);
+	return r;
+}
+
+void source_give_back_leases(struct source *source)
+{
+	for (size_t i = 0; i < source->file_count; i++)
+		lease_give_back(&source->files[i].lease, source->files[i].fd);
+}
+
 int source_file_unchanged(const struct source_file *file, struct error *error)
 {
 	struct stat now;
 
+	if (file_check_lease(file, error) < 0)
+		return -EIO;
 	if (fstat(file->fd, &now) < 0)
 		return error_set(error, -EIO, NULL, "%s: %s", file->path, strerror(errno));
 	if (now.st_size != file->stat.st_size)

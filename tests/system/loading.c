@@ -1,10 +1,12 @@
 /* What may be loaded, and what is said of everything else. */
 #include "harness.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -160,6 +162,21 @@ GPUWMD_TEST(loading, a_source_that_is_refused_leaves_nothing)
 	path = path_in(d, "fifo.safetensors");
 	cr_assert(mkfifo(path, 0600) == 0);
 	refused(d, path, EINVAL, "fifo");
+}
+
+/* Such writes change no time of the file. */
+GPUWMD_TEST(loading, a_file_that_is_mapped_for_writing_is_refused)
+{
+	const char *path = checkpoint_write(d, "v1", SMALL(1));
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	void *address = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	cr_assert_neq(address, MAP_FAILED);
+	close(fd);
+	refused(d, path, EBUSY, "is open for writing, or mapped for writing, in another process");
+	munmap(address, 4096);
+	load_version(d, path, "m@v1");
+	DROP(d, "m@v1");
 }
 
 /* A loader judges it, and the next one finds it back. */
