@@ -64,7 +64,8 @@ void part_job_clear(struct job *job);
 extern const struct job_kind kind_load;
 /* A part that a publisher hands in is compared with its index: job_check.c. */
 extern const struct job_kind kind_check;
-/* The memory of a part is compared with its index again: verify.c. Only if it differs, the job fails with -EBADMSG. */
+/* The memory of a part, or the files that describe it, are compared with its index again: verify.c. Only if they differ, the job fails
+ * with -EBADMSG. */
 extern const struct job_kind kind_verify;
 /* One part of a version goes from one tier to another: move/move.c. */
 extern const struct job_kind kind_move;

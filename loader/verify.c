@@ -1,6 +1,7 @@
 #include "job.h"
 
 #include "check.h"
+#include "move/compare.h"
 
 #include "../base/bytes.h"
 #include "../proto/wire/messages.h"
@@ -24,6 +25,22 @@ static int verify_pace(const struct job_verify_params *params, struct memory_pac
 	return 0;
 }
 
+/* The part's memory is not read, and may be gone. */
+static int verify_source(const struct job_verify_params *params, const struct part *part, struct work *work,
+			 struct error *error)
+{
+	const struct job_move_params files = {
+		.model = params->model,
+		.tag = params->tag,
+		.place = params->place,
+		.source = params->source,
+		.roots = {params->roots.items, params->roots.count},
+		.choice = params->choice,
+	};
+
+	return move_compare(&files, part, work, error);
+}
+
 /* Maps the part and reads all of it, at the job's pace. A note says bytes, time and speed. Fails with -EIO or a similar code if the
  * memory can't be mapped or read. */
 static int verify_run(struct job *job, struct work *work, struct error *error)
@@ -37,8 +54,11 @@ static int verify_run(struct job *job, struct work *work, struct error *error)
 	const struct memory_report *report = &result.report;
 	char text[BYTES_TEXT];
 	uint64_t bytes = 0;
-	int r = verify_pace(params, &pace, error);
+	int r;
 
+	if (params->source)
+		return verify_source(params, in, work, error);
+	r = verify_pace(params, &pace, error);
 	part.pace = params->chunk || params->permille ? &pace : NULL;
 	for (uint32_t i = 0; i < in->segment_count; i++)
 		bytes += in->segments[i].bytes;

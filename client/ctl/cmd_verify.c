@@ -1,4 +1,4 @@
-/* verify: is what lies in memory still what was checked? */
+/* verify: is what lies in memory, or in the files of a version, still what was checked? */
 #include "commands.h"
 
 #include "answer.h"
@@ -15,9 +15,10 @@
 #include <string.h>
 
 static const char *device;
-static bool waits;
+static bool waits, of_source;
 static const struct option_row verify_options[] = {
 	ROW_DEVICE(device, "only the replica on this device"),
+	{"source", "read the files it comes back from, not its memory", .into = &of_source},
 	{"wait", "wait for the result", .into = &waits},
 	{0},
 };
@@ -84,14 +85,14 @@ static const char *job_result(const json_t *job, const char *key, char text[CELL
 	const char *state = cell_text(job, key, text);
 
 	if (strcmp(answer_text(json_object_get(job, "error"), "code"), "EBADMSG") == 0)
-		return "tainted";
+		return json_object_get(job, "source") ? "differs" : "tainted";
 	return strcmp(state, "done") == 0 ? "intact" : state;
 }
 
 /* What was read, and how long that took, without the wait for a loader and its context. NULL: nothing was read. */
 static const json_t *job_reading(const json_t *job)
 {
-	return answer_find(job, "phases", "phase", "verifying");
+	return answer_find(job, "phases", "phase", json_object_get(job, "source") ? "reading" : "verifying");
 }
 
 static const char *job_read(const json_t *job, const char *key, char text[CELL_TEXT])
@@ -172,11 +173,11 @@ static int result_query(struct gpuwm_client *client, const struct verify *verify
 	size_t i;
 	int code;
 
-	if (verify->code == EXIT_DAMAGED) {
+	if (verify->code == EXIT_DAMAGED && !of_source) {
 		code = leases_query(client, answer_text(job, "version"), &leases);
 		if (code != EXIT_DONE)
 			return code;
-	} else {
+	} else if (!of_source) {
 		/* These parts are as they were, which does not speak for the others of their version. */
 		code = answer_get(client, "list", answer_text(job, "model"), &list);
 		if (code != EXIT_DONE)
@@ -209,7 +210,7 @@ static int verify_run(struct gpuwm_client *client, const struct arguments *argum
 		code = device_resolve(client, device, &on);
 	if (code != EXIT_DONE)
 		return code;
-	if (gpuwm_verify(client, ref, on, verify.jobs, &verify.count) < 0)
+	if ((of_source ? gpuwm_verify_source : gpuwm_verify)(client, ref, on, verify.jobs, &verify.count) < 0)
 		return exit_with_error();
 	if (!waits) {
 		json_t *numbers = json_array();
@@ -231,7 +232,9 @@ const struct command command_verify = {
 	.name = "verify",
 	.words = {{"REF", WORD_REF, false}},
 	.summary = "read a version's memory again and compare it with its digests",
+	.about = "With --source: the files that it comes back from, whatever tier it lies on.",
 	.options = verify_options,
-	.example = "gpuwmctl verify llama --wait",
+	.example = "gpuwmctl verify llama --wait\n"
+		   "gpuwmctl verify llama --source --wait",
 	.run = verify_run,
 };

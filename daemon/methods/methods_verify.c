@@ -20,6 +20,16 @@ static int check_wanted(const struct verify_params *wanted, const struct version
 	return 0;
 }
 
+/* The replicas of a rank are described by the same files. */
+static bool is_replica_of_earlier(const struct version *version, uint32_t position)
+{
+	for (uint32_t i = 0; i < position; i++) {
+		if (version->replicas[i].rank == version->replicas[position].rank)
+			return true;
+	}
+	return false;
+}
+
 /* All of them or none. */
 static int make_jobs(const struct request *request, const struct verify_params *wanted, struct version *version,
 		     struct job *ret_jobs[PARTS_PER_VERSION_MAX], uint32_t *ret_count, struct error *error)
@@ -32,9 +42,11 @@ static int make_jobs(const struct request *request, const struct verify_params *
 		const struct replica *replica = &version->replicas[i];
 
 		if ((wanted->rank && replica->rank != *wanted->rank) ||
-		    (wanted->device && strcmp(replica->device->id, wanted->device) != 0))
+		    (wanted->device && strcmp(replica->device->id, wanted->device) != 0) ||
+		    (wanted->source && !wanted->device && is_replica_of_earlier(version, i)))
 			continue;
-		r = verify_new(&server->work, version, i, request->session->peer.uid, &ret_jobs[count], error);
+		r = (wanted->source ? verify_new_of_source : verify_new)(
+			&server->work, version, i, request->session->peer.uid, &ret_jobs[count], error);
 		count += r == 0;
 	}
 	if (r == 0 && count == 0)

@@ -81,6 +81,8 @@ bool words_verify(const struct request *request, const void *given, struct audit
 		audit_say(audit, ", rank %llu", (unsigned long long)*params->rank);
 	if (params->device)
 		audit_say(audit, ", on %s", params->device);
+	if (params->source)
+		audit_say(audit, ", its files");
 	return true;
 }
 

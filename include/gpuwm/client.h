@@ -1302,6 +1302,16 @@ int gpuwm_kick(struct gpuwm_client *client, enum gpuwm_kick_by by, uint64_t numb
  * -EINVAL if it is not ready. */
 int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
 		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
+/* Starts jobs that read the files from which a version comes back, and compare them with its digests: one job for each rank, or
+ * with `device` for each replica on that device. The version may lie on any tier, and be in use. device may be NULL.
+ *
+ * Returns as gpuwm_verify. A job fails with -EBADMSG if the files differ, and with -ENOENT if one is missing; the version
+ * stays as it is, since its memory may be as it was.
+ *
+ * Fails with -ENOENT if there is no such version, with -ENODEV if it is not on the device, and with -EINVAL if it is not ready, or
+ * if no files are known from which it would come back. */
+int gpuwm_verify_source(struct gpuwm_client *client, const char *ref, const char *device,
+			uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count);
 
 /* ---- tiers: where the memory of a version lies ---- */
 

@@ -1,5 +1,6 @@
 #include "move_internal.h"
 
+#include "compare.h"
 #include "../check.h"
 #include "../devices/lanes.h"
 #include "../jobs.h"
@@ -219,6 +220,44 @@ static int move_prepare(const struct move *move, struct prepare **prepare, struc
 			     prepare, error);
 }
 
+/* Sets *ret to the roots of the loader's service if it has its own, and otherwise to those of the message. *own is for roots_clear. */
+static int find_roots(const struct work *work, const struct roots *said, struct roots *own, struct roots *ret,
+		      struct error *error)
+{
+	int r = work->service->own ? roots_read(work->service->file, own, error) : 0;
+
+	*ret = work->service->own ? *own : *said;
+	return r;
+}
+
+int move_compare(const struct job_move_params *params, const struct part *part, struct work *work,
+		 struct error *error)
+{
+	const struct roots said = {(char **)params->roots.items, params->roots.count, NULL};
+	struct roots own = {0}, roots;
+	struct move move = {
+		.of.part = *part,
+		.from = ON_DEVICE,
+		.to = ON_FILES,
+		.verifies = true,
+		.params = params,
+		.roots = &roots,
+		.work = work,
+		.error = error,
+	};
+	int r = find_roots(work, &said, &own, &roots, error);
+
+	if (r == 0)
+		r = open_index(&move);
+	if (r == 0)
+		r = move_prove(&move);
+	if (r == 0)
+		move_note_copied(&move);
+	index_map_close(&move.index);
+	roots_clear(&own);
+	return r;
+}
+
 /* Moves the part, and hands the new memory to gpuwmd. Afterwards this process holds none of the new memory. Returns 0. Fails with
  *   -EBADMSG     Bytes are not those of the index. If the part's own memory differs, work->damaged is its segment; otherwise the
  *                files changed, and the message names one of them.
@@ -231,14 +270,12 @@ static int move_run(struct job *job, struct work *work, struct error *error)
 {
 	struct move *move = (struct move *)job;
 	const struct job_move_params *params = move->params;
-	const bool own = work->service->own;
-	struct roots roots_own = {0}, roots = {(char **)params->roots.items, params->roots.count, NULL};
+	const struct roots said = {(char **)params->roots.items, params->roots.count, NULL};
+	struct roots own = {0}, roots;
 	int r = move_prepare(move, &work->prepare, error);
 
-	if (r == 0 && own) {
-		r = roots_read(work->service->file, &roots_own, error);
-		roots = roots_own;
-	}
+	if (r == 0)
+		r = find_roots(work, &said, &own, &roots, error);
 	if (r == 0)
 		r = work_phase(work, "mapping", 0);
 	move->roots = &roots;
@@ -249,7 +286,7 @@ static int move_run(struct job *job, struct work *work, struct error *error)
 		r = move_part(move);
 	move_memory_free(move);
 	index_map_close(&move->index);
-	roots_clear(&roots_own);
+	roots_clear(&own);
 	return r;
 }
 

@@ -19,6 +19,7 @@ struct lanes;
 struct move {
 	struct part_job of; /* the part is only read, so a move that fails leaves it as it was */
 	enum tier from, to; /* a part that belongs to `host` lies on ON_DEVICE there */
+	bool verifies; /* the files are only compared: move_compare */
 	/* while it runs */
 	const struct job_move_params *params; /* the job's */
 	const struct roots *roots;

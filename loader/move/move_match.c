@@ -12,6 +12,9 @@
 
 #define CHANGED "the files changed since they were described: bring back those of the version, or retire it"
 #define GONE "the version is described by these files: bring them back, or retire it"
+/* Whether the version has its memory still is not known here. */
+#define DIFFERS                                                                                                \
+	"the files changed since they were described: bring back those of the version, or write new ones (gpuwmctl save)"
 /* The version has its memory still. */
 #define OTHERS "the version stays where it is: describe it by its own files, or have gpuwmctl save write them"
 
@@ -24,6 +27,8 @@ static int match_no_memory(const struct move_files *files)
 /* Returns the remedy: `described` if the files are all that the version has. */
 static const char *remedy(const struct move_files *files, const char *described)
 {
+	if (files->move->verifies)
+		return DIFFERS;
 	return tier_has_memory(files->move->to) ? described : OTHERS;
 }
 

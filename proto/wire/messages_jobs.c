@@ -81,6 +81,7 @@ static const struct record_field verify_params_rows[] = {
 	FIELD_REF(struct verify_params, ref),
 	FIELD_TEXT_MAYBE(struct verify_params, device, DEVICE_BYTES_MAX),
 	FIELD_U64_MAYBE(struct verify_params, rank),
+	FIELD_BOOL_OR(struct verify_params, source, false),
 };
 static const struct record verify_params = {RECORD(struct verify_params, verify_params_rows)};
 

@@ -57,6 +57,7 @@ struct verify_params {
 	struct reference ref;
 	const char *device;
 	const uint64_t *rank;
+	bool source; /* reads the files that the version comes back from, and not its memory */
 };
 struct verify_result {
 	struct {

@@ -77,6 +77,9 @@ static const struct record_field job_verify_params_rows[] = {
 	FIELD_SPLICE(struct job_verify_params, place, struct job_place, &job_place_record),
 	FIELD_U64_MAYBE(struct job_verify_params, chunk),
 	FIELD_U64_MAYBE(struct job_verify_params, permille),
+	FIELD_TEXT_MAYBE(struct job_verify_params, source, PATH_BYTES_MAX),
+	FIELD_TEXTS_MAYBE(struct job_verify_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
+	FIELD_SPLICE(struct job_verify_params, choice, struct load_choice, &load_choice_record),
 };
 static const struct record job_verify_params = {
 	RECORD(struct job_verify_params, job_verify_params_rows),

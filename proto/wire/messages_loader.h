@@ -56,12 +56,19 @@ struct job_check_params {
 	bool keep;
 };
 
-/* Beside these the message has a part. */
+/* Beside these the message has a part: the index, and the segments unless it has a source. */
 extern const struct message_form form_job_verify;
 struct job_verify_params {
 	const char *model, *tag;
 	struct job_place place;
 	const uint64_t *chunk, *permille; /* the pace */
+	const char
+		*source; /* these files are compared with the index, and not the memory; NULL: the memory is */
+	struct {
+		const char *const *items;
+		uint32_t count;
+	} roots;
+	struct load_choice choice;
 };
 
 /* Beside these the message has a part: the index, and the segments if both `from` and `to` are tiers with memory. */

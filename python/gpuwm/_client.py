@@ -479,13 +479,18 @@ class Client:
         kicked: builtins.list[dict[str, Any]] = self._take_json(out)["leases"]
         return kicked
 
-    def verify(self, ref: str, device: str | None = None) -> builtins.list[Job]:
+    def verify(
+        self, ref: str, device: str | None = None, *, source: bool = False
+    ) -> builtins.list[Job]:
         """Has the memory of a version read again and compared with its digests. Returns a job for
-        each replica. A job fails with Damaged if the memory differs."""
+        each replica. A job fails with Damaged if the memory differs. With `source` it reads the
+        files from which the version would come back instead, with a job for each rank; the version
+        may lie on any tier. Raises Invalid if no such files are known."""
         numbers = (ctypes.c_uint64 * abi.VERIFY_JOBS_MAX)()
         count = ctypes.c_size_t()
         version, where = lib.ref_bytes(ref), lib.maybe_text(device, "device")
-        self._call("gpuwm_verify", version, where, numbers, ctypes.byref(count))
+        call = "gpuwm_verify_source" if source else "gpuwm_verify"
+        self._call(call, version, where, numbers, ctypes.byref(count))
         return [Job(number, self, "verify", ref) for number in numbers[: count.value]]
 
     def _moves(self, what: str, ref: str, *more: bytes | None) -> builtins.list[Job]:

@@ -184,6 +184,7 @@ def test_an_operator_pins_verifies_and_retires(versions: tuple[str, str], daemon
     with pytest.raises(gpuwm.Exists):
         admin.pin(two, "keep")
     assert [job.wait() for job in admin.verify(two)] == [True]
+    assert [job.wait() for job in admin.verify(two, source=True)] == [True]
     with pytest.raises(gpuwm.TimedOut):
         admin.retire(two, wait=0.05)
     admin.unpin(two, "keep")

@@ -1,9 +1,12 @@
 /* verify: what lies in memory is what was checked, or it is tainted; and the scrub that asks by itself. */
 #include "kept.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 SYSTEM_SUITE(verify);
@@ -54,6 +57,53 @@ GPUWMD_TEST(verify, of_what_is_as_it_was)
 	SAYS("verifies m; gpuwmctl jobs ");
 	cr_assert(!is_tainted(d, "v1"));
 	DROP(d, "m@none", "m@v1");
+}
+
+/* Changes a byte of the last tensor, and no time of the file. */
+static void file_change(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	struct stat st;
+	char byte;
+
+	cr_assert(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, st.st_size - 1) == 1);
+	byte ^= 1;
+	cr_assert(pwrite(fd, &byte, 1, st.st_size - 1) == 1);
+	cr_assert(futimens(fd, (struct timespec[]){st.st_atim, st.st_mtim}) == 0);
+	close(fd);
+}
+
+/* Whoever uses the version, and on whatever tier it lies. */
+GPUWMD_TEST(verify, of_its_files_says_whether_they_are_as_they_were)
+{
+	const char *path = strdup(checkpoint_write(d, "v1", SMALL(1)));
+	struct gpuwm_mapping *mapping;
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count;
+
+	load_version(d, path, "m@v1");
+	OK(gpuwm_attach(d->admin, "m@v1", NULL, &mapping));
+	CTL_IS(0, "verify", "m@v1", "--source", "--wait");
+	SAYS("intact");
+	gpuwm_detach(mapping);
+	CTL_IS(0, "demote", "m@v1", "--to", "files", "--wait");
+	CTL_IS(1, "verify", "m@v1", "--wait");
+	SAYS("there is no memory to verify");
+	CTL_IS(0, "verify", "m@v1", "--source", "--wait");
+	CTL_IS(0, "promote", "m@v1", "--wait");
+	file_change(path);
+	CTL_IS(9, "verify", "m@v1", "--source", "--wait");
+	SAYS("differs");
+	SAYS(path);
+	SAYS("the files changed since they were described");
+	cr_assert(!is_tainted(d, "v1"), "its memory is as it was");
+	CTL_IS(0, "verify", "m@v1", "--wait");
+	cr_assert_eq(unlink(path), 0);
+	OK(gpuwm_verify_source(d->admin, "m@v1", NULL, jobs, &count));
+	cr_assert_eq(count, 1);
+	cr_assert_eq(gpuwm_job_wait(d->admin, jobs[0], 30000), -ENOENT);
+	DROP(d, "m@v1");
+	free((char *)path);
 }
 
 GPUWMD_TEST_BY(verify, of_what_is_not_there_says_so, gpuwmd_start(NULL), gpuwmd_stop)

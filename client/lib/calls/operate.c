@@ -163,18 +163,18 @@ int gpuwm_load(struct gpuwm_client *client, const struct gpuwm_load_options *giv
 	return r < 0 ? client_fail(&error) : 0;
 }
 
-int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
-		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count)
+static int verify(struct gpuwm_client *client, const struct verify_params *params,
+		  uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count)
 {
 	struct verify_result result;
 	struct call call;
 	struct reply reply;
 	struct error error;
-	int r = operate_check(client, ref, "the ref to verify", &error);
+	int r = operate_check(client, params->ref.text, "the ref to verify", &error);
 
 	if (r < 0)
 		return client_fail(&error);
-	call_begin(&call, client, &form_verify, &(struct verify_params){.ref.text = ref, .device = device});
+	call_begin(&call, client, &form_verify, params);
 	r = call_run(&call, 0, &reply, &error);
 	if (r < 0)
 		return client_fail(&error);
@@ -185,6 +185,19 @@ int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *devic
 	}
 	reply_clear(&reply);
 	return r < 0 ? client_fail(&error) : 0;
+}
+
+int gpuwm_verify(struct gpuwm_client *client, const char *ref, const char *device,
+		 uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count)
+{
+	return verify(client, &(struct verify_params){.ref.text = ref, .device = device}, ret_jobs, ret_count);
+}
+
+int gpuwm_verify_source(struct gpuwm_client *client, const char *ref, const char *device,
+			uint64_t ret_jobs[GPUWM_VERIFY_JOBS_MAX], size_t *ret_count)
+{
+	return verify(client, &(struct verify_params){.ref.text = ref, .device = device, .source = true},
+		      ret_jobs, ret_count);
 }
 
 /* What the end of a job means, from its own error. 1: done, but there is one. */

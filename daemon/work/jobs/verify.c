@@ -6,6 +6,8 @@
 #include "../../../proto/wire/messages.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* A move is about to close what the loader would read. */
 static int check_here(const struct version *version, struct error *error)
@@ -23,29 +25,59 @@ static int check_here(const struct version *version, struct error *error)
 	return 0;
 }
 
-int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
-	       struct error *error)
+/* on: the device whose memory is read, or NULL: files are. */
+static int verify_make(struct work *work, struct version *version, uint32_t replica, uid_t uid,
+		       struct device *on, struct job **ret_job, struct error *error)
 {
 	const struct replica *part = &version->replicas[replica];
+	struct device *reader = on ? on : device_find(&work->ledger->devices, DEVICE_HOST);
 	struct job *job;
-	int r = check_here(version, error);
+	int r;
 
-	if (r == 0)
-		r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid},
-			    &job, error);
+	if (!reader)
+		return error_set(error, -ENODEV, "try again in a moment",
+				 "no loader has reported its devices yet");
+	r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid}, &job,
+		    error);
 	if (r < 0)
 		return r;
+	if (!on)
+		job->source = verify_job_of(job)->source = strdup(version->description->source);
 	job->version = version->id;
 	job->reads = version;
 	job->replica = replica;
 	job->rank = part->rank;
 	job->world = version->world;
-	if (job_add_device(job, part->lies_on) < 0) {
+	if ((!on && !job->source) || job_add_device(job, reader) < 0) {
 		job_drop(&work->jobs, job);
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	}
 	*ret_job = job;
 	return 0;
+}
+
+int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
+	       struct error *error)
+{
+	int r = check_here(version, error);
+
+	return r < 0 ? r
+		     : verify_make(work, version, replica, uid, version->replicas[replica].lies_on, ret_job,
+				   error);
+}
+
+int verify_new_of_source(struct work *work, struct version *version, uint32_t replica, uid_t uid,
+			 struct job **ret_job, struct error *error)
+{
+	char remedy[3 * NAME_BYTES_MAX];
+	const char *model = model_name(version->model);
+
+	if (version->description)
+		return verify_make(work, version, replica, uid, NULL, ret_job, error);
+	snprintf(remedy, sizeof(remedy), "gpuwmctl save %s@%s FOLDER writes files for it", model, version->tag);
+	return error_set(error, -EINVAL, remedy,
+			 "%s@%s has no source: no files are known from which it would come back", model,
+			 version->tag);
 }
 
 bool verify_begin(struct job *job)
@@ -59,18 +91,26 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 {
 	const struct verify_job *verify = verify_job_of(job);
 	const struct replica *replica = &job->reads->replicas[job->replica];
+	const struct description *files = verify->source ? job->reads->description : NULL;
+	struct job_verify_params params = {
+		.model = job->model,
+		.tag = job->tag,
+		.place = {job->rank, job->world, job->devices[0]->id},
+		.chunk = verify->permille ? &verify->chunk : NULL,
+		.permille = verify->permille ? &verify->permille : NULL,
+	};
 	struct part part;
 
-	(void)config;
-	record_put(w, form_job_verify.params,
-		   &(struct job_verify_params){
-			   .model = job->model,
-			   .tag = job->tag,
-			   .place = {job->rank, job->world, replica->lies_on->id},
-			   .chunk = verify->permille ? &verify->chunk : NULL,
-			   .permille = verify->permille ? &verify->permille : NULL,
-		   });
+	if (files) {
+		params.source = files->source;
+		params.choice = files->choice;
+		params.roots.items = (const char *const *)config->roots;
+		params.roots.count = (uint32_t)config->root_count;
+	}
+	record_put(w, form_job_verify.params, &params);
 	replica_list(replica, &part);
+	if (files) /* the index has the digests */
+		part.segment_count = 0;
 	return part_write(w, &part, ret_fds);
 }
 
@@ -90,11 +130,17 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 	job->reads = NULL;
 	if (!job->loader) /* it never ran */
 		return;
-	/* What lies there now is not what was read, if the version has moved. */
-	if (error && error->code == -EBADMSG && version->replicas[job->replica].lies_on == job->devices[0])
+	/* What lies there now is not what was read, if the version has moved. Files say nothing about the memory. */
+	if (error && error->code == -EBADMSG && !verify_job_of(job)->source &&
+	    version->replicas[job->replica].lies_on == job->devices[0])
 		verify_taint(work, job, version, error);
 	version->readers--;
 	versions_free_unused(work, version);
+}
+
+static void verify_free(struct job *job)
+{
+	free(verify_job_of(job)->source);
 }
 
 const struct job_actions job_verify = {
@@ -103,4 +149,5 @@ const struct job_actions job_verify = {
 	.put = verify_put,
 	.begin = verify_begin,
 	.end = verify_end,
+	.free = verify_free,
 };

@@ -20,6 +20,7 @@ struct work;
 struct verify_job {
 	struct job job;
 	uint64_t chunk, permille; /* its pace; 0: as fast as can be */
+	char *source; /* owned: the files that are read, and not the memory; NULL: the memory is */
 };
 
 /* Returns the verify that the job is, or NULL if the job is of another kind. */
@@ -32,8 +33,13 @@ static inline struct verify_job *verify_job_of(const struct job *job)
  * Fails with -EINVAL (it lies on files), -EBUSY (it is on its way to another tier), -EDQUOT and -ENOMEM. */
 int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
 	       struct error *error);
+/* The same for a job that compares the files that the version comes back from with the part's index. The version may lie on any
+ * tier, and move meanwhile. Fails with -EINVAL if no files are known, with -EDQUOT, -ENODEV and -ENOMEM. */
+int verify_new_of_source(struct work *work, struct version *version, uint32_t replica, uid_t uid,
+			 struct job **ret_job, struct error *error);
 /* The actions of a verify job, which a job of the scrub has too (job_actions in job.h). gpuwmd does not free the version between
- * verify_begin and verify_end. The descriptors stay the version's. If the job ends with -EBADMSG, the version is tainted. */
+ * verify_begin and verify_end. The descriptors stay the version's. If the job ends with -EBADMSG, the version is tainted, unless the job
+ * read files: its memory may be as it was. */
 size_t verify_put(struct message_writer *w, const struct job *job, const struct config *config,
 		  int ret_fds[PACKET_FDS_MAX]);
 bool verify_begin(struct job *job);

@@ -337,6 +337,10 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
         c_int,
         (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
     ),
+    "gpuwm_verify_source": (
+        c_int,
+        (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
+    ),
     "gpuwm_demote": (
         c_int,
         (_HANDLE, c_char_p, c_char_p, POINTER(c_uint64), POINTER(c_size_t)),
