@@ -149,6 +149,9 @@ struct wire_ops {
 	const char *title; /* for people */
 	const char *remedy; /* the remedy in the error if both sides do not meet */
 	bool of_one_machine; /* it joins GPUs of one machine, and nothing else */
+	/* What it brings a second at least, judged when so many bytes have come: with less it is not the way that it was chosen for. 0: it is not
+	 * judged. */
+	uint64_t rate_min, judged_bytes;
 	/* Returns 0 if this machine has what the transport needs. Fails with -ENOTSUP, with what is missing and where to get it. NULL: nothing is
 	 * needed. Any thread. */
 	int (*here)(struct error *error);

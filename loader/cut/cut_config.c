@@ -20,7 +20,8 @@ static bool is_language_model(const char *key)
 }
 
 /* Calls `take` with config.json, at its beginning. Returns false if there is none, or if it is no JSON. */
-static bool with_config(const struct source *source, void (*take)(struct json_reader *json, void *found), void *found)
+static bool with_config(const struct source *source, void (*take)(struct json_reader *json, void *found),
+			void *found)
 {
 	const struct source_extra *config = NULL;
 	struct json_reader json;
@@ -59,7 +60,8 @@ static void find_number(struct json_reader *json, void *found)
 		return;
 	while (json_reader_key(json, &key)) {
 		if (strcmp(key.bytes, wanted->key) == 0 && json_reader_peek(json) == JSON_KIND_NUMBER) {
-			if (json_reader_number(json, &number) && number.is_count && !(wanted->is_below && wanted->top)) {
+			if (json_reader_number(json, &number) && number.is_count &&
+			    !(wanted->is_below && wanted->top)) {
 				wanted->number = number.count;
 				*(wanted->is_below ? &wanted->below : &wanted->top) = true;
 			}

@@ -36,7 +36,8 @@ static size_t weight_name(const char *name)
 }
 
 /* Returns the rows of the weight that one scale is for, or 0 if sizes do not tell: 192 rows with 2 scales may have blocks of 96 or of 128. */
-static uint64_t block_of(const struct source *source, const struct source_tensor *weight, uint64_t scales, uint32_t dimension)
+static uint64_t block_of(const struct source *source, const struct source_tensor *weight, uint64_t scales,
+			 uint32_t dimension)
 {
 	const uint64_t rows = weight->shape[dimension];
 	uint64_t sizes[2], size = 0;
@@ -69,14 +70,16 @@ static int check_pair(const struct cut *cut, const struct scaled *pair, struct e
 				 " scales for them, and config.json does not say how many rows share a scale",
 				 text_shown(pair->weight->name), pair->weight->name, rows, dimension, scales);
 	return error_set(error, -EINVAL, "take fewer ranks; a rule with copy gives both tensors to all ranks",
-			 "the tensor \"%.*s\" has a scale for %" PRIu64 " rows each in dimension %u, and %u ranks would have %" PRIu64
+			 "the tensor \"%.*s\" has a scale for %" PRIu64
+			 " rows each in dimension %u, and %u ranks would have %" PRIu64
 			 " rows each: a block would be torn from its scale",
 			 text_shown(pair->weight->name), pair->weight->name, block, dimension, cut->rank_count,
 			 rows / cut->rank_count);
 }
 
 /* Finds the weight among the tensors in the order of their names. */
-static const struct source_tensor *find(const struct source_tensor *const *sorted, size_t count, const char *name, size_t bytes)
+static const struct source_tensor *find(const struct source_tensor *const *sorted, size_t count,
+					const char *name, size_t bytes)
 {
 	size_t first = 0;
 
@@ -104,7 +107,8 @@ int cut_scales_check(const struct cut *cut, struct error *error)
 	int r = 0;
 
 	if (!sorted)
-		return error_set(error, -ENOMEM, NULL, "no room to look for scales among %zu tensors", source->tensor_count);
+		return error_set(error, -ENOMEM, NULL, "no room to look for scales among %zu tensors",
+				 source->tensor_count);
 	for (size_t i = 0; i < source->tensor_count; i++)
 		sorted[i] = &source->tensors[i];
 	qsort(sorted, source->tensor_count, sizeof(*sorted), by_name);

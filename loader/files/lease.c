@@ -70,7 +70,8 @@ int lease_take(int fd, const char *path, struct file_lease *ret, struct error *e
 		return 0;
 	}
 	if (errno == EAGAIN)
-		return error_set(error, -EBUSY, "load it when nobody writes it; fuser -v FILE names the processes",
+		return error_set(error, -EBUSY,
+				 "load it when nobody writes it; fuser -v FILE names the processes",
 				 "%s is open for writing, or mapped for writing, in another process", path);
 	ret->unseen = errno == EACCES ? "the loader does not own them, and has no CAP_LEASE"
 				      : "their file system, or the kernel, grants no leases";

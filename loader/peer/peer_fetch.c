@@ -27,10 +27,10 @@ static bool pause_for(const struct peer_fetch *fetch, int64_t ms)
 static int take_over(struct peer_fetch *fetch, struct link *link, const struct link_target *target, bool stay,
 		     struct peer_elsewhere *ret, struct error *error)
 {
-	struct version_id version;
+	struct peer_found found;
 	struct peer_taking taking = {
 		.part = fetch->part,
-		.version = &version,
+		.version = &found.version,
 		.serves = fetch->serves,
 		.stay = stay,
 		.threads = fetch->threads,
@@ -48,11 +48,11 @@ static int take_over(struct peer_fetch *fetch, struct link *link, const struct l
 
 	if (r < 0)
 		return r;
-	r = peer_way_choose(&fetch->way, &hello, &fetch->part->device, error);
+	r = peer_offer_find(link, fetch->offer, fetch->places->ref, &found, error);
+	if (r == 0)
+		r = peer_way_choose(&fetch->way, &hello, found.devices[fetch->part->rank], fetch->part, error);
 	peer_message_clear(&message);
 	taking.ops = fetch->way.ops;
-	if (r == 0)
-		r = peer_offer_find(link, fetch->offer, fetch->places->ref, &version, error);
 	return r < 0 ? r : peer_take(link, &taking, ret, error);
 }
 
@@ -77,6 +77,7 @@ static int take_from(struct peer_fetch *fetch, const struct link_target *target,
 
 	do {
 		fetch->part->times = (struct take_times){0};
+		fetch->way.ops = NULL;
 		r = take_once(fetch, target, stay, ret, error);
 	} while (r < 0 && peer_way_next(&fetch->way, fetch->part->times.met > 0, error));
 	return r;

@@ -339,7 +339,7 @@ static bool same_sizes(const struct peer_offer *offer, const struct peer_find_re
 	return same;
 }
 
-int peer_offer_find(struct link *link, const struct peer_offer *offer, const char *ref, struct version_id *ret,
+int peer_offer_find(struct link *link, const struct peer_offer *offer, const char *ref, struct peer_found *ret,
 		    struct error *error)
 {
 	const struct peer_find_params params = {.ref = ref};
@@ -354,8 +354,10 @@ int peer_offer_find(struct link *link, const struct peer_offer *offer, const cha
 	if (!same_sizes(offer, &found) || (found.fingerprint && strcmp(found.fingerprint, fingerprint) != 0))
 		r = error_set(error, -ESTALE, NULL, "%s has another version under the name %s", link_peer(link),
 			      ref);
-	else
-		*ret = *found.version;
+	if (r == 0)
+		ret->version = *found.version;
+	for (uint32_t i = 0; r == 0 && i < found.parts.count; i++)
+		snprintf(ret->devices[i], sizeof(ret->devices[i]), "%s", found.parts.items[i].device);
 	peer_message_clear(&message);
 	return r;
 }

@@ -65,10 +65,16 @@ void peer_offer_clear(struct peer_offer *offer);
 int peer_offer_fits(const struct job_load_params *params, const struct peer_offer *offer, const char *peer,
 		    struct error *error);
 
+/* The version at another peer. */
+struct peer_found {
+	struct version_id version; /* as that peer calls it */
+	char devices[PARTS_PER_VERSION_MAX][DEVICE_BYTES_MAX + 1]; /* where each part lies there */
+};
+
 /* Asks another peer for the same version, and compares the sizes of its parts with the offer. It asks for no sums, since each piece is
- * compared with the sums of the offer. Returns 0 and sets *ret to the version's id at that peer. Fails with -ESTALE if it is another
+ * compared with the sums of the offer. Returns 0 and sets *ret. Fails with -ESTALE if it is another
  * version, and as peer_call does. */
-int peer_offer_find(struct link *link, const struct peer_offer *offer, const char *ref, struct version_id *ret,
+int peer_offer_find(struct link *link, const struct peer_offer *offer, const char *ref, struct peer_found *ret,
 		    struct error *error);
 
 /* Compares the offer's fingerprint with `expected`, which has 64 hex digits, or is NULL if every version is fine. Returns 0. Fails with -EBADMSG, naming

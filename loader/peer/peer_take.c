@@ -214,6 +214,20 @@ static int arrived(struct take *take, struct want *want)
 	return r;
 }
 
+/* Whether the transport is what it was chosen for. */
+static int judge_rate(struct take *take)
+{
+	const struct wire_ops *ops = take->wire->ops;
+	const struct take_times *times = &take->part->times;
+	double seconds = times->last - times->first;
+
+	if (ops->rate_min == 0 || times->bytes < ops->judged_bytes ||
+	    (double)times->bytes >= seconds * (double)ops->rate_min)
+		return 0;
+	return error_set(take->error, -EHOSTUNREACH, NULL, "it brought %.2f GB/s only",
+			 (double)times->bytes / seconds / 1e9);
+}
+
 static int take_collect(struct take *take)
 {
 	struct take_times *times = &take->part->times;
@@ -233,6 +247,8 @@ static int take_collect(struct take *take)
 			else
 				times->first = times->last;
 			r = arrived(take, want);
+			if (r == 0)
+				r = judge_rate(take);
 			continue;
 		}
 		peer_pieces_missing(take->part->pieces, &want->run);

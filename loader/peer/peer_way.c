@@ -33,10 +33,16 @@ static int judge(const struct wire_ops *ops, const struct peer_hello_result *hel
 	return r;
 }
 
-int peer_way_choose(struct peer_way *way, const struct peer_hello_result *hello,
-		    const struct memory_device *device, struct error *error)
+/* Within one GPU UCX copies by the processor: 0.1 GB/s. */
+static bool are_two_gpus(const char *device, const struct taken_part *part)
 {
-	bool near_gpu = machine_is_this(hello->machine) && !device->ops->cpu_addresses;
+	return !part->device.ops->cpu_addresses && strcmp(device, part->device.id) != 0;
+}
+
+int peer_way_choose(struct peer_way *way, const struct peer_hello_result *hello, const char *device,
+		    const struct taken_part *part, struct error *error)
+{
+	bool near_gpu = machine_is_this(hello->machine) && are_two_gpus(device, part);
 	struct error why;
 
 	/* Reasons of those that were tried stay. */
@@ -60,8 +66,8 @@ bool peer_way_next(struct peer_way *way, bool met, const struct error *error)
 {
 	size_t i = 0;
 
-	if (met || !way->ops ||
-	    (error->code != -ENOTSUP && error->code != -EHOSTUNREACH && error->code != -ETIMEDOUT))
+	if (!way->ops ||
+	    (error->code != -ENOTSUP && error->code != -EHOSTUNREACH && (error->code != -ETIMEDOUT || met)))
 		return false;
 	while (wires[i] != way->ops)
 		i++;

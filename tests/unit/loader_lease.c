@@ -158,7 +158,8 @@ Test(lease, memory_that_is_sealed_needs_none)
 	int fd = memfd_create("weights", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	cr_assert_eq(lease_take(fd, "weights", &lease, &error), 0, "%s", error.message);
-	cr_assert(lease.unseen && strstr(lease.unseen, "whoever made them"), "its maker is no writer for the kernel");
+	cr_assert(lease.unseen && strstr(lease.unseen, "whoever made them"),
+		  "its maker is no writer for the kernel");
 	lease_give_back(&lease, fd);
 	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW), 0);
 	cr_assert_eq(lease_take(fd, "weights", &lease, &error), 0, "%s", error.message);

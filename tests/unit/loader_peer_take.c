@@ -195,8 +195,8 @@ static int take(int64_t stall_ms, bool stay, struct peer_elsewhere *ret)
 		.lanes = 2,
 	};
 	struct link *link = fake_peer_connect(&peer);
-	struct version_id version;
-	int r = peer_offer_find(link, &offer, "m@v1", &version, &error);
+	struct peer_found found;
+	int r = peer_offer_find(link, &offer, "m@v1", &found, &error);
 
 	if (r == 0)
 		r = peer_take(link, &taking, ret, &error);

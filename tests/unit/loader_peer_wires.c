@@ -135,6 +135,15 @@ Test(peer_wires, are_tried_until_one_can_be_opened)
 	cr_expect_str_eq(fetch.way.better, "not by this process: its library is too old");
 }
 
+Test(peer_wires, are_left_if_they_are_slow)
+{
+	first.rate_min = UINT64_MAX;
+	first.judged_bytes = 1;
+	run_fetch();
+	expect_all("TLS");
+	cr_expect(strstr(fetch.way.better, "not by this process: it brought "), "%s", fetch.way.better);
+}
+
 /* This machine's GPUs are not meant if the bytes go into host memory. */
 Test(peer_wires, of_gpus_do_not_bring_host_memory)
 {
