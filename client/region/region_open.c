@@ -93,14 +93,17 @@ static int region_of_reply(struct gpuwm_client *client, struct reply *reply, con
 }
 
 /* use: what the request says. If the answer came and could not be read, the process does not stay a user. */
-static int region_request(struct call *call, const struct version_id *use, bool looks,
+static int region_request(struct call *call, const struct version_id *use, bool looks, int64_t wait_ms,
 			  struct gpuwm_region **ret, struct error *error)
 {
 	const bool created = call->form == &form_region_create;
 	struct gpuwm_region *region;
 	struct reply reply;
-	int r = call_run(call, created ? CREATE_MS : 0, &reply, error);
+	int r;
 
+	call->has_work = created;
+	call->work_ms = CREATE_MS;
+	r = call_run(call, wait_ms, &reply, error);
 	if (r < 0) {
 		if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
 			region_give_back(call->client, use);
@@ -130,13 +133,14 @@ static int new_use(struct version_id *ret, struct error *error)
 		       : 0;
 }
 
-int gpuwm_region_open(struct gpuwm_client *client, const char *name, unsigned flags,
+int gpuwm_region_open(struct gpuwm_client *client, const char *name, unsigned flags, int64_t wait_ms,
 		      struct gpuwm_region **ret_region)
 {
 	const unsigned all = GPUWM_REGION_WRITE | GPUWM_REGION_OWN | GPUWM_REGION_LOOK;
 	const bool own = flags & GPUWM_REGION_OWN, looks = flags & GPUWM_REGION_LOOK;
 	struct version_id use;
-	const struct region_open_params params = {name, own || (flags & GPUWM_REGION_WRITE), own, &use};
+	const struct region_open_params params = {
+		.region = name, .write = own || (flags & GPUWM_REGION_WRITE), .own = own, .use = &use};
 	struct error error;
 	struct call call;
 	int r = client_check(client, &error);
@@ -152,7 +156,7 @@ int gpuwm_region_open(struct gpuwm_client *client, const char *name, unsigned fl
 	if (r < 0)
 		return client_fail(&error);
 	call_begin(&call, client, &form_region_open, &params);
-	r = region_request(&call, &use, looks, ret_region, &error);
+	r = region_request(&call, &use, looks, wait_ms, ret_region, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 
@@ -179,7 +183,7 @@ int gpuwm_region_create(struct gpuwm_client *client, const struct gpuwm_region_o
 	params = region_options_params(&options);
 	params.use = &use;
 	call_begin(&call, client, &form_region_create, &params);
-	r = region_request(&call, &use, false, ret_region, &error);
+	r = region_request(&call, &use, false, options.wait_ms, ret_region, &error);
 	return r < 0 ? client_fail(&error) : 0;
 }
 

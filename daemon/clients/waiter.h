@@ -25,7 +25,8 @@ enum wait_kind {
 	WAIT_JOB, /* the end of a job */
 	WAIT_CHECKED, /* the check of a part */
 	WAIT_STORED, /* of a loader: the fd store has what the loader handed in */
-	WAIT_ROOM, /* room for a publish, which contexts of other jobs or memory that is being freed will leave */
+	/* Room for a publish or a region, which contexts of other jobs, memory that is being freed or versions of the same user will leave. */
+	WAIT_ROOM,
 	WAIT_REGION, /* a region that is being made, or the fd store, to keep what a user of a region needs */
 	WAIT_COPY, /* a copy that is being made, for the lease with the number `job` */
 	WAIT_SCRATCH, /* scratch memory of the region `ref`, in the order of asking */

@@ -118,8 +118,8 @@ static int region_charge_user(struct region *region, struct quota *quota, bool a
 
 	if (r < 0)
 		return r;
-	return adopt ? quota_adopt(quota, uid, QUOTA_FDS, 2, &region->fds_charge, error)
-		     : quota_charge_amount(quota, uid, QUOTA_FDS, 2, &region->fds_charge, error);
+	return adopt ? quota_adopt(quota, uid, QUOTA_FDS, REGION_FDS, &region->fds_charge, error)
+		     : quota_charge_amount(quota, uid, QUOTA_FDS, REGION_FDS, &region->fds_charge, error);
 }
 
 static int region_charge_memory(struct region *region, struct quota *quota, bool adopt, struct error *error)
@@ -151,6 +151,17 @@ int region_charge(struct region *region, struct quota *quota, bool adopt, struct
 	if (r < 0)
 		release_charges(region);
 	return r;
+}
+
+bool region_quota_comes(const struct quota *quota, const struct region_wish *wish)
+{
+	const uint64_t needs[QUOTA_KINDS] = {
+		[QUOTA_REGIONS] = 1,
+		[QUOTA_FDS] = REGION_FDS + REGION_USER_FDS,
+		[QUOTA_BYTES] = wish->memory_bytes,
+	};
+
+	return !wish->by_operator && quota_comes(quota, wish->uid, needs);
 }
 
 static void close_if_open(int fd)

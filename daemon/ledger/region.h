@@ -20,6 +20,10 @@ struct region_figures;
 enum region_state { REGION_MAKING, REGION_READY, REGION_ENDED };
 const char *region_state_name(enum region_state state);
 
+/* Descriptors that are charged: of a region, its memory and its control memory; of a user, its pidfd. */
+#define REGION_FDS 2
+#define REGION_USER_FDS 1
+
 /* What a region is to be, and stays. */
 struct region_wish {
 	const char *name; /* NULL: it has none */
@@ -130,6 +134,8 @@ int region_adopt(struct region_table *table, const struct region_wish *wish, con
 /* Charges the device with its memory, and its user (unless an operator made it) with a region, its bytes and its two descriptors.
  * adopt: even beyond the limits. On errors nothing is charged. Fails with -ENOSPC, -EDQUOT and -ENOMEM. */
 int region_charge(struct region *region, struct quota *quota, bool adopt, struct error *error);
+/* Returns whether the user lacks quota for such a region and its first user, and will have it without doing anything. */
+bool region_quota_comes(const struct quota *quota, const struct region_wish *wish);
 /* Removes a region that has no users, and is not busy. Gives its charges back, unmaps its control memory, and closes its
  * descriptors. */
 void region_free(struct region_table *table, struct region *region);
@@ -179,6 +185,8 @@ int region_user_adopt(struct region_table *table, struct region *region, const s
 		      struct region_user **ret_user, struct error *error);
 /* Charges its uid with its pidfd, unless it is an operator's. adopt: even beyond the limit. Fails with -EDQUOT and -ENOMEM. */
 int region_user_charge(struct region_user *user, struct quota *quota, bool adopt, struct error *error);
+/* Returns whether the uid lacks quota for that, and will have it without doing anything. */
+bool region_user_quota_comes(const struct quota *quota, uid_t uid);
 /* Removes a user, gives its charge back, and closes its pidfd. */
 void region_user_free(struct region_table *table, struct region_user *user);
 /* Returns the user that owns the region, or NULL. */

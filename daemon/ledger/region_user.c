@@ -67,8 +67,15 @@ int region_user_charge(struct region_user *user, struct quota *quota, bool adopt
 {
 	if (user->by_operator)
 		return 0;
-	return adopt ? quota_adopt(quota, user->uid, QUOTA_FDS, 1, &user->charge, error)
-		     : quota_charge(quota, user->uid, QUOTA_FDS, &user->charge, error);
+	return adopt ? quota_adopt(quota, user->uid, QUOTA_FDS, REGION_USER_FDS, &user->charge, error)
+		     : quota_charge_amount(quota, user->uid, QUOTA_FDS, REGION_USER_FDS, &user->charge, error);
+}
+
+bool region_user_quota_comes(const struct quota *quota, uid_t uid)
+{
+	const uint64_t needs[QUOTA_KINDS] = {[QUOTA_FDS] = REGION_USER_FDS};
+
+	return quota_comes(quota, uid, needs);
 }
 
 void region_user_free(struct region_table *table, struct region_user *user)

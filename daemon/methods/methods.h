@@ -164,6 +164,9 @@ int region_user_of(const struct request *request, struct region_user *ret, struc
 /* Makes the waiter that answers the request when this user is here. Fails with -EDQUOT and -ENOMEM. */
 int region_await(const struct request *request, const struct region_user *user, struct error *error);
 
+/* A request with this `use` begins: refuses those of the same uid that wait with it for room or for a quota, whose connections may have
+ * ended. Returns the user that an earlier request has made, or NULL. */
+struct region_user *region_asked_before(const struct request *request, const struct version_id *use);
 /* The request has the `use` of a user that there is: a process sends a request again whose answer was lost, and gets the same answer.
  * is_same: the request is about the user's region. A failure changes nothing. Fails with -EINVAL (it is another process, or not
  * is_same), -EOWNERDEAD or -ESHUTDOWN (the region has ended), -EMFILE, -ENFILE, -EDQUOT and -ENOMEM. */

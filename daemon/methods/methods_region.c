@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -140,12 +141,21 @@ static int another_has_it(struct error *error)
 	return error_set(error, -EINVAL, "make a random one", "another user has this \"use\"");
 }
 
+/* An earlier request, which waits, is refused: the later one gets its answer. */
+static void asked_again(struct waiter *before)
+{
+	struct error why;
+
+	error_set(&why, -ECANCELED, NULL, "the process has asked again with the same \"use\"");
+	request_refuse(&before->request, &why);
+	waiter_free(before);
+}
+
 /* The first request is still under way, and of the same method: region_create while the region is made. If its connection has ended,
  * gpuwmd may not know that yet. */
 static int await_instead(struct request *request, const struct region_user *user, struct error *error)
 {
 	struct waiter *before = regions_waiter(&request->server->work, &user->use);
-	struct error why;
 	int r;
 
 	if (user->region->state == REGION_ENDED)
@@ -154,12 +164,30 @@ static int await_instead(struct request *request, const struct region_user *user
 	if ((request->form == &form_region_create) != (user->region->state == REGION_MAKING))
 		return another_has_it(error);
 	r = region_await(request, user, error);
-	if (r == 0 && before) {
-		error_set(&why, -ECANCELED, NULL, "the process has asked again with the same \"use\"");
-		request_refuse(&before->request, &why);
-		waiter_free(before);
-	}
+	if (r == 0 && before)
+		asked_again(before);
 	return r;
+}
+
+static bool waits_with(const struct waiter *waiter, uid_t uid, const struct version_id *use)
+{
+	const struct message_form *form = waiter->request.form;
+
+	return (form == &form_region_create || form == &form_region_open) &&
+	       waiter->request.session->peer.uid == uid && version_id_equal(&waiter->id, use);
+}
+
+struct region_user *region_asked_before(const struct request *request, const struct version_id *use)
+{
+	const struct work *work = &request->server->work;
+	struct waiter *before = work->clients->waiters[WAIT_ROOM], *next;
+
+	for (; before; before = next) {
+		next = before->next;
+		if (waits_with(before, request->session->peer.uid, use))
+			asked_again(before);
+	}
+	return region_find_user(&work->ledger->regions, use);
 }
 
 int region_again(struct request *request, struct region_user *user, bool is_same, struct error *error)
@@ -284,26 +312,13 @@ static int open_region(struct request *request, struct region *region, const str
 	return r;
 }
 
-int method_region_open(struct request *request, const void *given, struct error *error)
+static int open_now(struct request *request, const struct region_open_params *params, struct error *error)
 {
-	const struct region_open_params *params = given;
-	struct region_user *user = NULL;
-	struct version_id id = {0};
 	struct region *region;
-	bool is_same;
 	int r = params_open(request->server, error);
 
-	if (r < 0)
-		return r;
-	if (params->use)
-		user = region_find_user(&request->server->ledger.regions, params->use);
-	if (user) {
-		is_same = strcmp(user->region->name, params->region) == 0 ||
-			  (hex128_parse(params->region, id.bytes) == 0 &&
-			   version_id_equal(&user->region->id, &id));
-		return region_again(request, user, is_same, error);
-	}
-	r = find_region(request, params->region, &region, error);
+	if (r == 0)
+		r = find_region(request, params->region, &region, error);
 	if (r < 0)
 		return r;
 	r = check_open(request, region, params, error);
@@ -311,6 +326,83 @@ int method_region_open(struct request *request, const void *given, struct error 
 		return open_region(request, region, params, error);
 	regions_settle(&request->server->work, region);
 	return r;
+}
+
+/* ---- while a quota of its user has no room ---- */
+
+/* A region_open, as it is kept while it waits. */
+struct opening {
+	struct region_open_params params;
+	char region[NAME_BYTES_MAX + 1];
+	struct version_id use; /* random, or zeros */
+};
+
+static bool quota_will_do(const struct request *request, int code)
+{
+	return code == -EDQUOT && request->session->kind != SESSION_ADMIN &&
+	       region_user_quota_comes(request->server->ledger.quota, request->session->peer.uid);
+}
+
+static void wake_for_quota(struct waiter *waiter, const struct version *changed, bool expired)
+{
+	const struct opening *opening = waiter->asked;
+	struct error error;
+	int r = open_now(&waiter->request, &opening->params, &error);
+
+	(void)changed;
+	if (!expired && quota_will_do(&waiter->request, r))
+		return;
+	if (r < 0)
+		request_refuse(&waiter->request, &error);
+	waiter_free(waiter);
+}
+
+static int wait_for_quota(const struct request *request, const struct region_open_params *params,
+			  struct error *error)
+{
+	struct opening *opening = calloc(1, sizeof(*opening));
+	struct waiter *waiter;
+	int r;
+
+	if (!opening)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = waiter_new(request, WAIT_ROOM, params->wait_ms, wake_for_quota, &waiter, error);
+	if (r < 0) {
+		free(opening);
+		return r;
+	}
+	opening->params = *params;
+	snprintf(opening->region, sizeof(opening->region), "%s", params->region);
+	opening->params.region = opening->region;
+	if (params->use) {
+		opening->use = *params->use;
+		opening->params.use = &opening->use;
+	}
+	waiter->id = opening->use;
+	waiter->asked = opening;
+	return 0;
+}
+
+int method_region_open(struct request *request, const void *given, struct error *error)
+{
+	const struct region_open_params *params = given;
+	struct region_user *user = NULL;
+	struct version_id id = {0};
+	bool is_same;
+	int r = params_open(request->server, error);
+
+	if (r < 0)
+		return r;
+	if (params->use)
+		user = region_asked_before(request, params->use);
+	if (user) {
+		is_same = strcmp(user->region->name, params->region) == 0 ||
+			  (hex128_parse(params->region, id.bytes) == 0 &&
+			   version_id_equal(&user->region->id, &id));
+		return region_again(request, user, is_same, error);
+	}
+	r = open_now(request, params, error);
+	return params->wait_ms != 0 && quota_will_do(request, r) ? wait_for_quota(request, params, error) : r;
 }
 
 /* ---- region_close, region_remove ---- */

@@ -76,8 +76,6 @@ static int create(const struct request *request, const struct region_wish *wish,
 	struct region *named;
 	int r = params_open(request->server, error);
 
-	if (r == 0 && use && region_find_user(regions, use))
-		r = error_set(error, -ECANCELED, NULL, "the process has asked again with the same \"use\"");
 	if (r == 0)
 		r = device_check_there(wish->device, error);
 	if (r == 0)
@@ -107,11 +105,19 @@ struct asked {
 	struct region_wish wish;
 	char name[NAME_BYTES_MAX + 1];
 	struct version_id use; /* random, or zeros */
+	/* It waits, as long as its client asked for, until versions of the same user are freed. */
+	bool awaits_quota;
 };
 
-static enum room_wait wait_of(const struct request *request, const struct region_wish *wish, int code)
+/* What a request that ended with this code waits for. may_wait: its client gave it a time. */
+static enum room_wait wait_of(const struct request *request, const struct region_wish *wish, bool may_wait,
+			      int code)
 {
-	return code == -ENOSPC ? room_wait(&request->server->work, wish->device, wish->memory_bytes, 0, NULL)
+	const struct server *server = request->server;
+
+	if (code == -EDQUOT && may_wait && region_quota_comes(server->ledger.quota, wish))
+		return ROOM_QUOTA;
+	return code == -ENOSPC ? room_wait(&server->work, wish->device, wish->memory_bytes, 0, NULL)
 			       : ROOM_NEVER;
 }
 
@@ -120,10 +126,13 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 	struct asked *asked = waiter->asked;
 	struct error error;
 	int r = create(&waiter->request, &asked->wish, &asked->use, &error);
-	enum room_wait wait = r < 0 && !expired ? wait_of(&waiter->request, &asked->wish, r) : ROOM_NEVER;
+	enum room_wait wait = r < 0 && !expired
+				      ? wait_of(&waiter->request, &asked->wish, asked->awaits_quota, r)
+				      : ROOM_NEVER;
 
 	(void)changed;
-	if (wait == ROOM_CONTEXTS || (wait == ROOM_FREED && waiter->timed))
+	if (wait == ROOM_CONTEXTS || wait == ROOM_QUOTA ||
+	    (wait == ROOM_FREED && (waiter->timed || asked->awaits_quota)))
 		return;
 	if (r == -ENOSPC)
 		room_explain(&waiter->request.server->work, asked->wish.device, asked->wish.memory_bytes,
@@ -133,8 +142,8 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 	waiter_free(waiter);
 }
 
-static int wait_for_room(struct request *request, const struct region_wish *wish, const struct version_id *use,
-			 int64_t wait_ms, struct error *error)
+static int wait_for_room(struct request *request, const struct asked *given, int64_t wait_ms,
+			 struct error *error)
 {
 	struct asked *asked = malloc(sizeof(*asked));
 	struct waiter *waiter;
@@ -147,11 +156,11 @@ static int wait_for_room(struct request *request, const struct region_wish *wish
 		free(asked);
 		return r;
 	}
-	asked->wish = *wish;
-	asked->use = use ? *use : (struct version_id){0};
-	snprintf(asked->name, sizeof(asked->name), "%s", wish->name ? wish->name : "");
-	asked->wish.name = wish->name ? asked->name : NULL;
-	snprintf(waiter->device, sizeof(waiter->device), "%s", wish->device->id);
+	*asked = *given;
+	snprintf(asked->name, sizeof(asked->name), "%s", given->wish.name ? given->wish.name : "");
+	asked->wish.name = given->wish.name ? asked->name : NULL;
+	snprintf(waiter->device, sizeof(waiter->device), "%s", asked->wish.device->id);
+	waiter->id = asked->use;
 	waiter->asked = asked;
 	loader_pool_turn(request->server->work.loaders);
 	return 0;
@@ -161,32 +170,36 @@ int method_region_create(struct request *request, const void *given, struct erro
 {
 	const struct region_create_params *params = given;
 	struct region_user *user = NULL; /* that an earlier request with the same `use` has made */
-	struct region_wish wish;
+	struct asked asked = {0};
 	int r;
 
 	if (params->use)
-		user = region_find_user(&request->server->ledger.regions, params->use);
+		user = region_asked_before(request, params->use);
 	if (user)
 		return region_again(request, user,
 				    strcmp(user->region->name, params->name ? params->name : "") == 0, error);
-	r = wish_of(request, params, &wish, error);
+	if (params->use)
+		asked.use = *params->use;
+	r = wish_of(request, params, &asked.wish, error);
 	if (r < 0)
 		return r; /* there is no wish that could wait */
-	r = create(request, &wish, params->use, error);
+	r = create(request, &asked.wish, params->use, error);
 	if (r >= 0)
 		return r;
-	switch (wait_of(request, &wish, r)) {
+	switch (wait_of(request, &asked.wish, params->wait_ms != 0, r)) {
 	case ROOM_CONTEXTS:
-		return wait_for_room(request, &wish, params->use, -1, error);
+		return wait_for_room(request, &asked, -1, error);
 	case ROOM_FREED:
-		return wait_for_room(request, &wish, params->use, FREED_WAIT_MS, error);
-	case ROOM_EVICTED: /* nothing is demoted for regions */
+		return wait_for_room(request, &asked, FREED_WAIT_MS, error);
 	case ROOM_QUOTA:
+		asked.awaits_quota = true;
+		return wait_for_room(request, &asked, params->wait_ms, error);
+	case ROOM_EVICTED: /* nothing is demoted for regions */
 	case ROOM_NEVER:
 		break;
 	}
 	if (r == -ENOSPC)
-		room_explain(&request->server->work, wish.device, wish.memory_bytes, error);
+		room_explain(&request->server->work, asked.wish.device, asked.wish.memory_bytes, error);
 	return r;
 }
 

@@ -6,7 +6,7 @@
  * process has exited, and lets go what that process held.
  *
  *     owner                                             reader
- *     gpuwm_region_create(client, &options, &pool)      gpuwm_region_open(client, id, 0, &pool)
+ *     gpuwm_region_create(client, &options, &pool)      gpuwm_region_open(client, id, 0, 0, &pool)
  *     gpuwm_chunk_alloc(pool, bytes, wait, &chunk)
  *     ... write into gpuwm_chunk_address(chunk) ...
  *     gpuwm_chunk_offer(chunk, &readers, &token) ─────▶ gpuwm_chunk_take(pool, &token, wait, &chunk)
@@ -94,6 +94,10 @@ struct gpuwm_region_options {
 	uint32_t blocks;
 	uint64_t block_bytes;
 	bool clear; /* of scratch: each new holder finds it cleared */
+	/* How long to wait (0: not at all; -1: for ever) if a quota of the user has no room, and will have
+	 * room when versions of the user are freed: gpuwmd frees nothing in the grace time after its
+	 * start (10 s by default). An older gpuwmd refuses at once. */
+	int64_t wait_ms;
 };
 
 enum gpuwm_region_flags {
@@ -113,13 +117,14 @@ enum gpuwm_region_flags {
  *   -EEXIST    The name is taken.
  *   -EACCES    This user may not make a region of this name.
  *   -ENOSPC    The device or its budget has no room.
- *   -EDQUOT    A quota of this user is used up.
+ *   -EDQUOT    A quota of this user is used up. The message names the quota, and what of it comes
+ *              back by itself; options.wait_ms waits for that.
  *   -ENOTSUP   The kernel has no SO_PEERPIDFD (Linux 6.5), so gpuwmd would not learn of deaths.
  *   -ENODEV, -ENOMEM, -EMFILE, -EIO, and the codes of calls in gpuwm/client.h
  * If gpuwmd goes away meanwhile, the library asks the next one, and gets the same region if there is one already. */
 int gpuwm_region_create(struct gpuwm_client *client, const struct gpuwm_region_options *options,
 			struct gpuwm_region **ret_region);
-/* Opens a region by its name or its id. flags: of enum gpuwm_region_flags.
+/* Opens a region by its name or its id. flags: of enum gpuwm_region_flags. wait_ms: as of gpuwm_region_options.
  *
  * Fails with
  *   -ENOENT    There is no such region, or this user may not see it.
@@ -127,11 +132,11 @@ int gpuwm_region_create(struct gpuwm_client *client, const struct gpuwm_region_o
  *   -EAGAIN    Its only writer has not sealed it yet: gpuwm_region_create has not returned there.
  *   -EBUSY     GPUWM_REGION_OWN: a process owns it.
  *   -EACCES    GPUWM_REGION_WRITE: it has one writer, or this user may only read.
- *   -EDQUOT    It has 26 users, or a quota of this user is used up.
+ *   -EDQUOT    It has 26 users, or a quota of this user is used up; wait_ms waits for the latter.
  *   -EUCLEAN   GPUWM_REGION_OWN: chunks that a former owner has left overlap, or are not inside the region.
  *   -EOWNERDEAD, -ESHUTDOWN   It has ended. The message says why.
  *   and those of gpuwm_region_create */
-int gpuwm_region_open(struct gpuwm_client *client, const char *region, unsigned flags,
+int gpuwm_region_open(struct gpuwm_client *client, const char *region, unsigned flags, int64_t wait_ms,
 		      struct gpuwm_region **ret_region);
 /* Waits until the streams have passed what this process put into them for the region, then unmaps it and
  * gives the slot back. If this process owns a region of GPUWM_OWNER_PROCESS, the region ends.

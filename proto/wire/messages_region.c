@@ -29,6 +29,7 @@ static const struct record_field create_params_rows[] = {
 	FIELD_U64_OR(struct region_create_params, block_bytes, 0, UINT64_MAX),
 	FIELD_BOOL_OR(struct region_create_params, clear, false),
 	FIELD_ID_MAYBE(struct region_create_params, use),
+	FIELD_WAIT_MS(struct region_create_params),
 };
 static const struct record create_params = {RECORD(struct region_create_params, create_params_rows),
 					    .check = region_create_check};
@@ -72,6 +73,7 @@ static const struct record_field open_params_rows[] = {
 	FIELD_BOOL_OR(struct region_open_params, write, false),
 	FIELD_BOOL_OR(struct region_open_params, own, false),
 	FIELD_ID_MAYBE(struct region_open_params, use),
+	FIELD_WAIT_MS(struct region_open_params),
 };
 static const struct record open_params = {RECORD(struct region_open_params, open_params_rows),
 					  .check = check_open};

@@ -26,6 +26,7 @@ struct region_create_params {
 	bool clear; /* of scratch: each holder finds it cleared */
 	/* Random: a process that asks again with the same one, because the answer was lost, gets the same slot. NULL: gpuwmd makes one. */
 	const struct version_id *use;
+	int64_t wait_ms; /* for versions of the user that are on their way to be freed: 0: not at all; -1: for ever */
 };
 
 /* Checks what a region is to be: a request, or what gpuwmd's state says of a region. params: a struct region_create_params. Returns 0. Fails
@@ -49,6 +50,7 @@ struct region_open_params {
 	bool write; /* the memory's descriptor is for writing */
 	bool own; /* the process becomes the owner, who allocates: of a region that belongs to a uid, and has no owner now */
 	const struct version_id *use; /* as of region_create */
+	int64_t wait_ms; /* as of region_create */
 };
 
 extern const struct message_form form_region_close;

@@ -114,17 +114,23 @@ def shared() -> Client:
         return _shared[1]
 
 
-def for_options(options: abi.AttachOptions, client: Client | None) -> Client:
-    """The client for a call with these options. Calls on one client wait for each other, so a call
-    that may wait long gets one of its own. What connecting took is taken from the wait."""
+def for_wait(wait_ms: int, client: Client | None) -> tuple[Client, int]:
+    """The client for a call that may wait so long, and the wait that is left. Calls on one client
+    wait for each other, so a call that may wait long gets one of its own. What connecting took is
+    taken from the wait."""
     if client is not None:
         given(client)
-        return client
-    if options.wait_ms == 0:
-        return shared()
+        return client, wait_ms
+    if wait_ms == 0:
+        return shared(), 0
     began = time.monotonic()
-    client = connect(timeout=math.inf if options.wait_ms < 0 else options.wait_ms / 1000)
-    options.wait_ms = lib.left(options.wait_ms, began)
+    client = connect(timeout=math.inf if wait_ms < 0 else wait_ms / 1000)
+    return client, lib.left(wait_ms, began)
+
+
+def for_options(options: abi.AttachOptions, client: Client | None) -> Client:
+    """The client for a call with these options, which gets the wait that is left."""
+    client, options.wait_ms = for_wait(options.wait_ms, client)
     return client
 
 

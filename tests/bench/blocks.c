@@ -202,7 +202,7 @@ static void read_all(uint64_t rounds)
 	begin();
 	client = blocks_connect(flags.socket);
 	meet(1);
-	GPUWM(gpuwm_region_open(client, told->region, 0, &region));
+	GPUWM(gpuwm_region_open(client, told->region, 0, 0, &region));
 	CU(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	for (uint64_t round = 0; round < rounds; round++)
 		take(region, stream, source, round);

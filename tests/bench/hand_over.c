@@ -180,7 +180,7 @@ static void read_all(unsigned turns)
 
 	GPUWM(gpuwm_connect(NULL, &client));
 	meet(1);
-	GPUWM(gpuwm_region_open(client, told->region, 0, &pool));
+	GPUWM(gpuwm_region_open(client, told->region, 0, 0, &pool));
 	gpuwm_region_info(pool, &info);
 	told->reader = info.slot;
 	meet(1);

@@ -132,7 +132,7 @@ BLOCKS_TEST(outlive_the_process_that_made_and_filled_them)
 	ACTOR_OK(&reader, ACTOR_VERIFY, 7, 1, 0, {block});
 	ACTOR_OK(&reader, ACTOR_RELEASE, .count = 1, .blocks = {block});
 	actor_end(&reader);
-	OK(gpuwm_region_open(client, "kv", GPUWM_REGION_WRITE, &region));
+	OK(gpuwm_region_open(client, "kv", GPUWM_REGION_WRITE, 0, &region));
 	end(d, client, region);
 }
 

@@ -94,7 +94,7 @@ static int act(struct actor *a, const struct actor_wish *wish, struct actor_answ
 {
 	switch (wish->what) {
 	case ACTOR_OPEN:
-		return gpuwm_region_open(a->client, a->name, wish->count, &a->region);
+		return gpuwm_region_open(a->client, a->name, wish->count, 0, &a->region);
 	case ACTOR_CLOSE:
 		return gpuwm_region_close(a->region);
 	case ACTOR_CHECK:

@@ -90,7 +90,7 @@ GPUWMD_TEST(blocks_rules, the_region_says_what_it_is)
 	cr_assert_null(gpuwm_block_address(region, BLOCKS));
 	cr_assert_null(gpuwm_block_address(region, GPUWM_BLOCK_NONE));
 	FAILS(EEXIST, gpuwm_region_create(client, &options, &none));
-	FAILS(EALREADY, gpuwm_region_open(client, "kv", 0, &none));
+	FAILS(EALREADY, gpuwm_region_open(client, "kv", 0, 0, &none));
 	end(d, client, region);
 }
 
@@ -100,8 +100,8 @@ GPUWMD_TEST(blocks_rules, nobody_owns_them)
 	struct gpuwm_region *region = make(d, client);
 
 	OK(gpuwm_region_close(region));
-	FAILS(EINVAL, gpuwm_region_open(client, "kv", GPUWM_REGION_OWN, &region));
-	OK(gpuwm_region_open(client, "kv", GPUWM_REGION_WRITE, &region));
+	FAILS(EINVAL, gpuwm_region_open(client, "kv", GPUWM_REGION_OWN, 0, &region));
+	OK(gpuwm_region_open(client, "kv", GPUWM_REGION_WRITE, 0, &region));
 	end(d, client, region);
 }
 

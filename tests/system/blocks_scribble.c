@@ -26,7 +26,7 @@ static void user_open(struct user *u, char **argv, unsigned flags)
 {
 	u->dice.state = strtoull(argv[0], NULL, 10);
 	CHILD_ASSERT(gpuwm_connect(NULL, &u->client) == 0);
-	CHILD_ASSERT(gpuwm_region_open(u->client, "blocks", flags, &u->region) == 0);
+	CHILD_ASSERT(gpuwm_region_open(u->client, "blocks", flags, 0, &u->region) == 0);
 	storm_ready();
 }
 

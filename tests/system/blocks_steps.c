@@ -80,7 +80,7 @@ static int stepper(int argc, char **argv)
 
 	CHILD_ASSERT(argc == 1);
 	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
-	CHILD_ASSERT(gpuwm_region_open(client, "blocks", GPUWM_REGION_WRITE, &region) == 0);
+	CHILD_ASSERT(gpuwm_region_open(client, "blocks", GPUWM_REGION_WRITE, 0, &region) == 0);
 	gpuwm_region_info(region, &info);
 	child_say((char)('A' + info.slot));
 	CHILD_ASSERT(child_hear() == 'g');

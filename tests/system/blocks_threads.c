@@ -93,7 +93,7 @@ static int process(int argc, char **argv)
 
 	CHILD_ASSERT(argc == 1);
 	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
-	CHILD_ASSERT(gpuwm_region_open(client, "blocks", GPUWM_REGION_WRITE, &region) == 0);
+	CHILD_ASSERT(gpuwm_region_open(client, "blocks", GPUWM_REGION_WRITE, 0, &region) == 0);
 	for (unsigned i = 0; i < THREADS; i++) {
 		threads[i].region = region;
 		threads[i].dice.state = strtoull(argv[0], NULL, 10) + i;

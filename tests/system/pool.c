@@ -68,7 +68,7 @@ static int reader(int argc, char **argv)
 
 	(void)argc;
 	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
-	CHILD_ASSERT(gpuwm_region_open(client, argv[0], 0, &region) == 0);
+	CHILD_ASSERT(gpuwm_region_open(client, argv[0], 0, 0, &region) == 0);
 	child_say((char)('A' + info_of(region).slot));
 	for (;;) {
 		struct gpuwm_chunk *chunk;
@@ -263,7 +263,7 @@ static void ends(struct gpuwmd *d, bool by_kill)
 	struct gpuwm_chunk *chunk, *none;
 
 	hear_tokens(&p, tokens);
-	OK(gpuwm_region_open(client, "a", 0, &region));
+	OK(gpuwm_region_open(client, "a", 0, 0, &region));
 	OK(gpuwm_chunk_take(region, &tokens[0], 0, &chunk));
 	if (by_kill) {
 		process_kill(&p, SIGKILL);
@@ -307,9 +307,9 @@ GPUWMD_TEST(pool, of_a_uid_goes_on_with_the_next_owner)
 	struct gpuwm_chunk *chunk;
 
 	hear_tokens(&p, tokens);
-	FAILS(EBUSY, gpuwm_region_open(client, "a", GPUWM_REGION_OWN, &region));
+	FAILS(EBUSY, gpuwm_region_open(client, "a", GPUWM_REGION_OWN, 0, &region));
 	process_kill(&p, SIGKILL);
-	cr_assert(EVENTUALLY(SOON_MS, gpuwm_region_open(client, "a", GPUWM_REGION_OWN, &region) == 0));
+	cr_assert(EVENTUALLY(SOON_MS, gpuwm_region_open(client, "a", GPUWM_REGION_OWN, 0, &region) == 0));
 	OK(gpuwm_pool_figures(region, &figures));
 	cr_assert_eq(figures.chunks, 2);
 	cr_assert_eq(figures.used, BYTES / 2);
@@ -336,12 +336,12 @@ GPUWMD_TEST(pool, says_what_is_wrong_when_it_is_opened)
 	cr_assert_str_eq(info.name, "a");
 	cr_assert_str_eq(info.device, d->device);
 	FAILS(EEXIST, gpuwm_region_create(client, &options, &none));
-	FAILS(EALREADY, gpuwm_region_open(client, "a", 0, &none));
-	FAILS(EALREADY, gpuwm_region_open(client, info.id, 0, &none));
-	FAILS(ENOENT, gpuwm_region_open(client, "b", 0, &none));
-	FAILS(EACCES, gpuwm_region_open(client, "a", GPUWM_REGION_WRITE, &none));
-	FAILS(EINVAL, gpuwm_region_open(client, "a", 4, &none));
-	FAILS(EINVAL, gpuwm_region_open(client, NULL, 0, &none));
+	FAILS(EALREADY, gpuwm_region_open(client, "a", 0, 0, &none));
+	FAILS(EALREADY, gpuwm_region_open(client, info.id, 0, 0, &none));
+	FAILS(ENOENT, gpuwm_region_open(client, "b", 0, 0, &none));
+	FAILS(EACCES, gpuwm_region_open(client, "a", GPUWM_REGION_WRITE, 0, &none));
+	FAILS(EINVAL, gpuwm_region_open(client, "a", 4, 0, &none));
+	FAILS(EINVAL, gpuwm_region_open(client, NULL, 0, 0, &none));
 	FAILS(ENOENT, gpuwm_region_remove(client, "b"));
 	options.bytes = 0;
 	FAILS(EINVAL, gpuwm_region_create(client, &options, &none));
@@ -406,13 +406,13 @@ static int getter(int argc, char **argv)
 
 	(void)argc;
 	CHILD_ASSERT(gpuwm_connect(NULL, &client) == 0);
-	CHILD_ASSERT(gpuwm_region_open(client, argv[0], 0, &queue) == 0);
+	CHILD_ASSERT(gpuwm_region_open(client, argv[0], 0, 0, &queue) == 0);
 	for (;;) {
 		r = gpuwm_queue_get(queue, -1, NULL, 0, &message, id);
 		if (r == -EPIPE)
 			break;
 		if (r == -ENXIO) {
-			CHILD_ASSERT(gpuwm_region_open(client, id, 0, &pool) == 0);
+			CHILD_ASSERT(gpuwm_region_open(client, id, 0, 0, &pool) == 0);
 			continue;
 		}
 		CHILD_ASSERT(r == 0 && message->chunk_count == 1 && message->chunks[0]);

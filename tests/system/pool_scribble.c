@@ -24,8 +24,8 @@ static void user_open(struct user *u, char **argv, unsigned flags)
 {
 	u->dice.state = strtoull(argv[0], NULL, 10);
 	CHILD_ASSERT(gpuwm_connect(NULL, &u->client) == 0);
-	CHILD_ASSERT(gpuwm_region_open(u->client, "pool", flags, &u->pool) == 0);
-	CHILD_ASSERT(gpuwm_region_open(u->client, "queue", GPUWM_REGION_WRITE, &u->queue) == 0);
+	CHILD_ASSERT(gpuwm_region_open(u->client, "pool", flags, 0, &u->pool) == 0);
+	CHILD_ASSERT(gpuwm_region_open(u->client, "queue", GPUWM_REGION_WRITE, 0, &u->queue) == 0);
 	storm_ready();
 }
 
@@ -215,7 +215,7 @@ static void other_is_well(struct gpuwm_client *client)
 	struct gpuwm_chunk *chunk;
 	struct gpuwm_token token;
 
-	OK(gpuwm_region_open(client, "other", GPUWM_REGION_OWN, &region));
+	OK(gpuwm_region_open(client, "other", GPUWM_REGION_OWN, 0, &region));
 	OK(gpuwm_chunk_alloc(region, BYTES, 0, &chunk));
 	OK(gpuwm_chunk_offer(chunk, &readers, &token));
 	OK(gpuwm_chunk_take(region, &token, 0, &chunk));

@@ -33,7 +33,7 @@ static void regions_make(struct pool_storm *s)
 	options.ttl_ms = POOL_TTL_MS;
 	OK(gpuwm_region_create(s->storm.client, &options, &region));
 	OK(gpuwm_region_close(region));
-	OK(gpuwm_region_open(s->storm.client, "pool", 0, &s->pool));
+	OK(gpuwm_region_open(s->storm.client, "pool", 0, 0, &s->pool));
 }
 
 static void starting(struct storm *s, unsigned worker)
@@ -92,7 +92,7 @@ static void check_empty(struct pool_storm *s)
 	struct gpuwm_chunk *chunk;
 
 	OK(gpuwm_region_close(s->pool));
-	OK(gpuwm_region_open(s->storm.client, "pool", GPUWM_REGION_OWN, &s->pool));
+	OK(gpuwm_region_open(s->storm.client, "pool", GPUWM_REGION_OWN, 0, &s->pool));
 	OK(gpuwm_chunk_alloc(s->pool, POOL_BYTES, SOON_MS, &chunk));
 	OK(gpuwm_chunk_discard(chunk));
 	OK(gpuwm_pool_figures(s->pool, &figures));

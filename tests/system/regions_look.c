@@ -43,7 +43,7 @@ static int opener(int argc, char **argv)
 	struct gpuwm_client *client;
 
 	CHILD_ASSERT(argc == 1 && gpuwm_connect(NULL, &client) == 0);
-	if (gpuwm_region_open(client, "kv", (unsigned)(argv[0][0] - '0'), &region) < 0) {
+	if (gpuwm_region_open(client, "kv", (unsigned)(argv[0][0] - '0'), 0, &region) < 0) {
 		child_say('e');
 		return 0;
 	}
@@ -114,11 +114,11 @@ GPUWMD_TEST(regions_look, is_for_blocks_only)
 	int sock = raw_client(d->socket);
 
 	region_make(&pool, sock, "pool", "process");
-	FAILS(EINVAL, gpuwm_region_open(client, "pool", GPUWM_REGION_LOOK, &none));
+	FAILS(EINVAL, gpuwm_region_open(client, "pool", GPUWM_REGION_LOOK, 0, &none));
 	cr_assert(strstr(gpuwm_error()->message, "only blocks are found without their memory"), "%s",
 		  gpuwm_error()->message);
 	cr_assert(region_is(d, "pool", "ready", 1), "it is no user");
-	FAILS(EINVAL, gpuwm_region_open(client, "pool", GPUWM_REGION_LOOK | GPUWM_REGION_WRITE, &none));
+	FAILS(EINVAL, gpuwm_region_open(client, "pool", GPUWM_REGION_LOOK | GPUWM_REGION_WRITE, 0, &none));
 	cr_assert_eq(region_close(sock, &pool), 0);
 	close(sock);
 	gpuwm_close(client);

@@ -143,7 +143,7 @@ GPUWMD_TEST(scratch, names_its_holder_when_time_runs_out)
 	struct gpuwm_region *region;
 	char pid[32];
 
-	OK(gpuwm_region_open(client, "s", GPUWM_REGION_WRITE, &region));
+	OK(gpuwm_region_open(client, "s", GPUWM_REGION_WRITE, 0, &region));
 	FAILS(EALREADY, gpuwm_scratch_release(region));
 	scratch_user_does(&one, 'a');
 	snprintf(pid, sizeof pid, "process %d (", (int)one.pid);
@@ -183,8 +183,8 @@ GPUWMD_TEST(scratch, can_be_awaited_while_other_memory_is_given_back)
 	void *result;
 
 	scratch_user_ends(&maker);
-	OK(gpuwm_region_open(client, "s", GPUWM_REGION_WRITE, &region));
-	OK(gpuwm_region_open(client, "mine", GPUWM_REGION_WRITE, &mine));
+	OK(gpuwm_region_open(client, "s", GPUWM_REGION_WRITE, 0, &region));
+	OK(gpuwm_region_open(client, "mine", GPUWM_REGION_WRITE, 0, &mine));
 	OK(gpuwm_scratch_acquire(mine, 0));
 	scratch_user_does(&other, 'a');
 	cr_assert_eq(pthread_create(&thread, NULL, wait_for_it, region), 0);

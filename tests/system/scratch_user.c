@@ -100,7 +100,7 @@ static int scratch_user(int argc, char **argv)
 
 	CHILD_ASSERT(argc == 3 && gpuwm_connect(NULL, &client) == 0);
 	if (gpuwm_region_create(client, &options, &region) < 0)
-		CHILD_ASSERT(gpuwm_region_open(client, argv[0], GPUWM_REGION_WRITE, &region) == 0);
+		CHILD_ASSERT(gpuwm_region_open(client, argv[0], GPUWM_REGION_WRITE, 0, &region) == 0);
 	child_say('s');
 	while ((word = child_hear()) != 0 && word != 'q')
 		child_say(act(region, word));

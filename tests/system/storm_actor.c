@@ -69,7 +69,7 @@ struct gpuwm_region *storm_region_open(struct storm_actor *a, const char *name, 
 	const int64_t deadline = clock_ms() + START_MS;
 	struct gpuwm_region *region = NULL;
 
-	while (MAY_REFUSE(gpuwm_region_open(a->client, name, flags, &region), STORM_AWAY) < 0) {
+	while (MAY_REFUSE(gpuwm_region_open(a->client, name, flags, 0, &region), STORM_AWAY) < 0) {
 		CHILD_ASSERT(clock_ms() < deadline);
 		flags &= ~(unsigned)GPUWM_REGION_OWN;
 		pause_us(TRY_AGAIN_US);

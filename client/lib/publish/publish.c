@@ -294,7 +294,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	if (r < 0)
 		return r;
 	call_begin(&call, publish->client, &form_publish_begin, &params);
-	call.has_time = true;
+	call.has_work = true;
+	call.work_ms = -1;
 	r = call_run(&call, options->wait_ms, &reply, error);
 	if (r < 0)
 		return r;

@@ -21,7 +21,17 @@ static int64_t patience_of(const struct call *call, int64_t wait_ms, int64_t dea
 {
 	const int64_t patience = clock_deadline(call->client->restart_ms);
 
-	return wait_ms > 0 ? clock_earlier(patience, deadline) : patience;
+	return wait_ms > 0 && !call->has_work ? clock_earlier(patience, deadline) : patience;
+}
+
+/* How long the answer may take. left: of wait_ms. */
+static int64_t answer_time(const struct call *call, int64_t wait_ms, int64_t left)
+{
+	const int64_t more = call->has_work ? call->work_ms : ANSWER_SLACK_MS;
+
+	if (wait_ms == 0 && !call->has_work)
+		return CALL_TIMEOUT_MS;
+	return left < 0 || more < 0 || left > INT64_MAX - more ? -1 : left + more;
 }
 
 /* Sends it once. *ret_again: gpuwmd went away, and the next one is to be asked. */
@@ -65,7 +75,7 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 {
 	const struct message_mark open = message_mark(&call->request);
 	const int64_t deadline = clock_deadline(wait_ms);
-	int64_t patience = patience_of(call, wait_ms, deadline), left, answer_ms;
+	int64_t patience = patience_of(call, wait_ms, deadline), left;
 	struct error unused;
 	bool again;
 	int r;
@@ -79,18 +89,11 @@ int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct
 		if (left != 0 && record_row(call->form->params, "wait_ms"))
 			message_put_i64(&call->request, "wait_ms", left);
 		message_end(&call->request);
-		if (call->has_time)
-			answer_ms = -1;
-		else if (wait_ms == 0)
-			answer_ms = CALL_TIMEOUT_MS;
-		else
-			answer_ms =
-				left < 0 || left > INT64_MAX - ANSWER_SLACK_MS ? -1 : left + ANSWER_SLACK_MS;
-		r = call_try(call, patience, answer_ms, ret_reply, &again, error);
+		r = call_try(call, patience, answer_time(call, wait_ms, left), ret_reply, &again, error);
 		if (!again)
 			break;
 		/* One that waits meets many restarts; another one may be what ends gpuwmd. */
-		if (losses == 0 || wait_ms != 0 || call->has_time)
+		if (losses == 0 || wait_ms != 0 || call->has_work)
 			patience = patience_of(call, wait_ms, deadline);
 	}
 	message_writer_clear(&call->request);

@@ -12,7 +12,9 @@ struct call {
 	struct message_writer request; /* its params are open */
 	uint64_t
 		only; /* the caller may set it: only the connection of this round will do, else -ECONNRESET; 0: any */
-	bool has_time; /* the caller may set it: wait_ms is only for gpuwmd, and the answer may come at any time */
+	/* The caller may set both: wait_ms is only for what gpuwmd waits for, and the answer may take this long besides; -1: for ever. */
+	bool has_work;
+	int64_t work_ms;
 	uint64_t round; /* of the connection that answered */
 	bool in_doubt; /* gpuwmd may have done the request, and its answer did not come */
 	/* How often gpuwmd went away after it had got the request, without an answer and without saying that it stops. */
@@ -24,9 +26,9 @@ void call_begin(struct call *call, struct gpuwm_client *client, const struct mes
 		const void *params);
 
 /* Sends the request, and waits for the answer for wait_ms and ANSWER_SLACK_MS, restarts of gpuwmd included (0: for
- * CALL_TIMEOUT_MS; -1: for ever). If the method has a parameter wait_ms, it gets the time that is left. Clears the request. Sets *ret_reply (may be NULL), which the caller clears. If
- * gpuwmd refuses the request, returns gpuwmd's code. Fails with -ECONNREFUSED, -ECONNABORTED and -ETIMEDOUT as gpuwm/client.h
- * says. */
+ * CALL_TIMEOUT_MS; -1: for ever), or as long as call->work_ms says. If the method has a parameter wait_ms, it gets the time that is left.
+ * Clears the request. Sets *ret_reply (may be NULL), which the caller clears. If gpuwmd refuses the request, returns gpuwmd's code. Fails
+ * with -ECONNREFUSED, -ECONNABORTED and -ETIMEDOUT as gpuwm/client.h says. */
 int call_run(struct call *call, int64_t wait_ms, struct reply *ret_reply, struct error *error);
 
 /* Makes a call that does not wait, and whose result nobody reads. */

@@ -44,6 +44,7 @@ class RegionOptions(ctypes.Structure):
         ("blocks", c_uint32),
         ("block_bytes", c_uint64),
         ("clear", c_bool),
+        ("wait_ms", c_int64),
     )
 
 
@@ -124,7 +125,7 @@ _HANDLE_OUT = POINTER(c_void_p)
 _STREAM = c_void_p
 PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_region_create": (c_int, (_HANDLE, POINTER(RegionOptions), _HANDLE_OUT)),
-    "gpuwm_region_open": (c_int, (_HANDLE, c_char_p, c_uint, _HANDLE_OUT)),
+    "gpuwm_region_open": (c_int, (_HANDLE, c_char_p, c_uint, c_int64, _HANDLE_OUT)),
     "gpuwm_region_close": (c_int, (_HANDLE,)),
     "gpuwm_region_remove": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_region_info": (None, (_HANDLE, POINTER(RegionInfo))),

@@ -68,6 +68,7 @@ class Blocks(regions.Opened):
         device: Any = devices.HOST,
         blocks: int,
         block_bytes: int,
+        wait: float | None = None,
         client: Client | None = None,
     ) -> Blocks:
         """Creates a region of blocks, and opens it for writing.
@@ -76,9 +77,10 @@ class Blocks(regions.Opened):
         - device: "host", a UUID, "cuda:N"…
         - blocks: how many, up to 262,144.
         - block_bytes: of each, a multiple of 256.
+        - wait: as for Pool.
 
         Raises Exists (the name is taken), NoRoom, Quota, Refused and NoDevice."""
-        user = _connection.given(client) or _connection.shared()
+        user, wait_ms = _connection.for_wait(lib.milliseconds(wait, "wait"), client)
         options = abi_region.RegionOptions(
             name=lib.maybe_text(name, "name"),
             device=lib.maybe_text(devices.resolve(device, user), "device"),
@@ -87,22 +89,30 @@ class Blocks(regions.Opened):
             owner=abi_region.OWNER_UID,
             blocks=lib.count(blocks, "blocks", abi_blocks.BLOCKS_MAX),
             block_bytes=lib.count(block_bytes, "block_bytes", lib.UINT64_MAX),
+            wait_ms=wait_ms,
         )
         return cls._of(regions.create(options, user))
 
     @classmethod
     def open(
-        cls, name: str, *, write: bool = True, look: bool = False, client: Client | None = None
+        cls,
+        name: str,
+        *,
+        write: bool = True,
+        look: bool = False,
+        wait: float | None = None,
+        client: Client | None = None,
     ) -> Blocks:
         """Opens a region of blocks by its name or id.
 
         - write: Refused if this user may only read.
         - look: do not map the memory, and do not need its GPU: for a process that looks keys up and
           holds blocks for others. It can't reserve.
+        - wait: as for Pool.
 
-        Raises NotFound."""
+        Raises NotFound and Quota."""
         flags = abi_region.LOOK if look else abi_region.WRITE if write else 0
-        return cls._of(regions.opened_as(abi_region.BLOCKS, name, flags, client))
+        return cls._of(regions.opened_as(abi_region.BLOCKS, name, flags, client, wait))
 
     @classmethod
     def open_or_create(
@@ -112,20 +122,23 @@ class Blocks(regions.Opened):
         device: Any = devices.HOST,
         blocks: int,
         block_bytes: int,
+        wait: float | None = None,
         client: Client | None = None,
     ) -> Blocks:
         """Opens the region for writing, or creates it. Any number of processes may do that at once.
+        wait: as for Pool.
 
         Raises Mismatch if the region that is there has blocks of another size, or is on another
         device. It may have another number of blocks."""
-        user = _connection.given(client) or _connection.shared()
+        quota = Deadline(wait)
+        user, _ = _connection.for_wait(quota.milliseconds(), client)
         wanted = devices.resolve(device, user) or devices.HOST
         blocks = lib.count(blocks, "blocks", abi_blocks.BLOCKS_MAX)
         block_bytes = lib.count(block_bytes, "block_bytes", lib.UINT64_MAX)
         deadline = Deadline(_MADE_S)
         while True:
             try:
-                return _checked(cls.open(name, client=user), wanted, block_bytes)
+                return _checked(cls.open(name, wait=quota.left(), client=user), wanted, block_bytes)
             except (errors.NotFound, errors.Ended):
                 pass
             except errors.NotYet:  # another process makes it
@@ -135,7 +148,12 @@ class Blocks(regions.Opened):
                 continue
             try:
                 return cls.create(
-                    name, device=wanted, blocks=blocks, block_bytes=block_bytes, client=user
+                    name,
+                    device=wanted,
+                    blocks=blocks,
+                    block_bytes=block_bytes,
+                    wait=quota.left(),
+                    client=user,
                 )
             except errors.Exists:  # it was made in between, or this user may not see it
                 if deadline.left() == 0:

@@ -60,6 +60,7 @@ class Pool(regions.Opened):
         writers: Writers = "one",
         owner: Owner = "process",
         ttl: float | None = None,
+        wait: float | None = None,
         client: Client | None = None,
     ) -> None:
         """Creates a pool, which this process owns: only the owner can put.
@@ -74,6 +75,9 @@ class Pool(regions.Opened):
           and any one process of this user may own it; that needs writers="many".
         - ttl: seconds after which a reader that has not taken its tensor counts as finished, when
           the room is needed. None: the pool waits for ever.
+        - wait: how many seconds to wait if a quota of this user has no room, and versions of the
+          user that are being freed will make room: gpuwmd frees nothing in its first 10 seconds.
+          None: not at all.
 
         Raises Exists (the name is taken), NoRoom, Quota, Refused and NoDevice.
         """
@@ -81,7 +85,7 @@ class Pool(regions.Opened):
             raise errors.Invalid("chunks=0", f"1 to {abi_region.CHUNKS_MAX:,}, or None")
         if ttl == 0:
             raise errors.Invalid("ttl=0", "more than 0, or None")
-        user = _connection.given(client) or _connection.shared()
+        user, wait_ms = _connection.for_wait(lib.milliseconds(wait, "wait"), client)
         options = abi_region.RegionOptions(
             name=lib.maybe_text(name, "name"),
             device=lib.maybe_text(devices.resolve(device, user), "device"),
@@ -91,22 +95,30 @@ class Pool(regions.Opened):
             bytes=lib.count(nbytes, "nbytes", lib.UINT64_MAX),
             chunks=lib.count(chunks or 0, "chunks", abi_region.CHUNKS_MAX),
             ttl_ms=max(lib.milliseconds(ttl, "ttl"), 0),
+            wait_ms=wait_ms,
         )
         self._begin(regions.create(options, user))
 
     @classmethod
     def open(
-        cls, name: str, *, write: bool = False, own: bool = False, client: Client | None = None
+        cls,
+        name: str,
+        *,
+        write: bool = False,
+        own: bool = False,
+        wait: float | None = None,
+        client: Client | None = None,
     ) -> Pool:
         """Opens a pool by its name or id. To read tensors no process needs to: the first TensorRef
         opens its pool by itself.
 
         - write: map its memory for writing; Refused if it has one writer.
         - own: become the owner of a pool with owner="uid"; Busy if another process owns it.
+        - wait: as for Pool.
         """
         flags = (abi_region.WRITE if write else 0) | (abi_region.OWN if own else 0)
         pool = cls.__new__(cls)
-        pool._begin(regions.opened_as(abi_region.POOL, name, flags, client))
+        pool._begin(regions.opened_as(abi_region.POOL, name, flags, client, wait))
         return pool
 
     def __enter__(self) -> Pool:

@@ -50,13 +50,14 @@ class Queue(regions.Opened):
         name: str | None = None,
         pool: Pools = None,
         owner: Owner = "process",
+        wait: float | None = None,
         client: Client | None = None,
     ) -> None:
         """Creates a queue.
 
         - maxsize: how many messages may wait, 1 to 65,536.
         - item_bytes: how large a message may be, without tensors that are in a pool: up to 1 MiB.
-        - name, owner, client: as for Pool. A queue of a process ends with it.
+        - name, owner, wait, client: as for Pool. A queue of a process ends with it.
         """
         options = abi_region.RegionOptions(
             name=lib.maybe_text(name, "name"),
@@ -66,13 +67,21 @@ class Queue(regions.Opened):
             items=_positive(maxsize, "maxsize", abi_region.ITEMS_MAX),
             item_bytes=_positive(item_bytes, "item_bytes", abi_region.ITEM_BYTES_MAX),
         )
-        user = _connection.given(client) or _connection.shared()
+        wait_ms = lib.milliseconds(wait, "wait")
+        user, options.wait_ms = _connection.for_wait(wait_ms, client)
         self._become(regions.create(options, user), pool)
 
     @classmethod
-    def open(cls, name: str, *, pool: Pools = None, client: Client | None = None) -> Queue:
-        """Opens a queue by its name or id."""
-        region = regions.opened_as(abi_region.QUEUE, name, abi_region.WRITE, client)
+    def open(
+        cls,
+        name: str,
+        *,
+        pool: Pools = None,
+        wait: float | None = None,
+        client: Client | None = None,
+    ) -> Queue:
+        """Opens a queue by its name or id. wait: as for Pool."""
+        region = regions.opened_as(abi_region.QUEUE, name, abi_region.WRITE, client, wait)
         made = cls.__new__(cls)
         made._become(region, pool)
         return made

@@ -281,19 +281,21 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-def create(options: abi_region.RegionOptions, client: Client | None) -> Region:
+def create(options: abi_region.RegionOptions, client: Client) -> Region:
     options.size = ctypes.sizeof(abi_region.RegionOptions)
-    user = _connection.given(client) or _connection.shared()
     with _lock:
         _close_unused()
-    kind = options.kind
-    return threads.wait_for(lambda: _made("gpuwm_region_create", kind, user, ctypes.byref(options)))
+    return _asked(lambda: _made("gpuwm_region_create", options.kind, client, ctypes.byref(options)))
 
 
-def opened(kind: int, name: str, flags: int, client: Client | None) -> Region:
+def opened(
+    kind: int, name: str, flags: int, client: Client | None, wait: float | None = None
+) -> Region:
     """Opens a region by its name or id, or finds it among those that are open. kind: what the
-    caller takes it for. Raises Busy if it is open with fewer rights and is used."""
+    caller takes it for. wait: as of Pool. Raises Busy if it is open with fewer rights and is
+    used."""
     encoded = lib.text_bytes(name, "name")
+    wait_ms = lib.milliseconds(wait, "wait")
     user = _connection.given(client) or _connection.shared()
     with _lock:
         found = _found(name, user)
@@ -303,7 +305,8 @@ def opened(kind: int, name: str, flags: int, client: Client | None) -> Region:
             found.close()
         _close_unused()
         try:
-            made = threads.wait_for(lambda: _opened_now(kind, user, encoded, flags))
+            user, wait_ms = _connection.for_wait(wait_ms, client)
+            made = _asked(lambda: _opened_now(kind, user, encoded, flags, wait_ms))
         except errors.Error:
             if found is not None:
                 _open_again(found)
@@ -313,9 +316,11 @@ def opened(kind: int, name: str, flags: int, client: Client | None) -> Region:
         return made
 
 
-def opened_as(kind: int, name: str, flags: int, client: Client | None) -> Region:
+def opened_as(
+    kind: int, name: str, flags: int, client: Client | None, wait: float | None
+) -> Region:
     """Does the same, and raises Invalid if the region is of another kind."""
-    region = opened(kind, name, flags, client)
+    region = opened(kind, name, flags, client, wait)
     if region.kind == kind:
         return region
     if region.opens == 0:
@@ -331,9 +336,27 @@ def of_reference(region: str, socket: str | None) -> Region:
     return found or opened(abi_region.POOL, region, 0, client_of(socket))
 
 
-def _opened_now(kind: int, client: Client, name: bytes, flags: int) -> Region:
+def _opened_now(kind: int, client: Client, name: bytes, flags: int, wait_ms: int) -> Region:
     looks = bool(flags & abi_region.LOOK)
-    return _made("gpuwm_region_open", kind, client, name, flags, looks=looks)
+    return _made("gpuwm_region_open", kind, client, name, flags, wait_ms, looks=looks)
+
+
+def _asked(call: Callable[[], Region]) -> Region:
+    """Makes the call, which may wait. If it is interrupted, it goes on by itself, and the region
+    that it brings is closed."""
+    interrupted = threading.Event()
+
+    def made() -> Region:
+        region = call()
+        if interrupted.is_set():
+            region.close()
+        return region
+
+    try:
+        return threads.wait_for(made)
+    except BaseException:
+        interrupted.set()
+        raise
 
 
 def _made(function: str, kind: int, client: Client, *arguments: Any, looks: bool = False) -> Region:
@@ -358,7 +381,7 @@ def _open_again(former: Region) -> None:
     """More rights were refused: those who had the region keep the rights that they had."""
     flags = abi_region.LOOK if former.looks else abi_region.WRITE if former.writes else 0
     with contextlib.suppress(errors.Error):
-        _follow(former, _opened_now(former.kind, former.client, former.id.encode(), flags))
+        _follow(former, _opened_now(former.kind, former.client, former.id.encode(), flags, 0))
 
 
 def _found(name: str, client: Client) -> Region | None:

@@ -37,6 +37,7 @@ class Scratch(regions.Opened):
         device: Any = devices.HOST,
         bytes: int,  # noqa: A002
         clear: bool = False,
+        wait: float | None = None,
         client: Client | None = None,
     ) -> Scratch:
         """Creates a scratch region, and opens it.
@@ -45,9 +46,10 @@ class Scratch(regions.Opened):
         - device: "host", a UUID, "cuda:N"…
         - bytes: is rounded up to the granularity of the device.
         - clear: a process that holds the memory after another one finds zeros in it.
+        - wait: as for Pool.
 
         Raises Exists (the name is taken), NoRoom, Quota, Refused and NoDevice."""
-        user = _connection.given(client) or _connection.shared()
+        user, wait_ms = _connection.for_wait(lib.milliseconds(wait, "wait"), client)
         options = abi_region.RegionOptions(
             name=lib.maybe_text(name, "name"),
             device=lib.maybe_text(devices.resolve(device, user), "device"),
@@ -56,14 +58,16 @@ class Scratch(regions.Opened):
             owner=abi_region.OWNER_UID,
             bytes=lib.count(bytes, "bytes", lib.UINT64_MAX),
             clear=bool(clear),
+            wait_ms=wait_ms,
         )
         return cls._of(regions.create(options, user))
 
     @classmethod
-    def open(cls, name: str, *, client: Client | None = None) -> Scratch:
-        """Opens a scratch region by its name or id. Raises NotFound and Refused."""
+    def open(cls, name: str, *, wait: float | None = None, client: Client | None = None) -> Scratch:
+        """Opens a scratch region by its name or id. wait: as for Pool. Raises NotFound, Quota and
+        Refused."""
         flags = abi_region.WRITE
-        return cls._of(regions.opened_as(abi_region.SCRATCH, name, flags, client))
+        return cls._of(regions.opened_as(abi_region.SCRATCH, name, flags, client, wait))
 
     @classmethod
     def _of(cls, region: regions.Region) -> Scratch:
