@@ -7,6 +7,7 @@ import gc
 import io
 import time
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,12 +15,15 @@ from torch import nn
 
 import gpuwm
 
-from . import outputs, recipes
+from . import mending, outputs, recipes
+from .recipes import Inputs
 
 MOST_BYTES = 50 << 20  # of a model: what the sweep may have in memory for each
 SEED, OTHER_SEED = 1, 2
-MAKE_SECONDS = 12  # of a processor: after that, no other rule is tried
-MOST_TRIES = 24  # rules
+MAKE_SECONDS = 6  # of a processor: after that, no other rule is tried
+MOST_TRIES = 40  # rules
+RUN_SECONDS = 4  # of a processor: after that, no other inputs are tried with one module
+MOST_MENDS = 4  # of one set of inputs, by the words of errors
 WORDS = 400  # characters of an error in the table
 
 
@@ -126,7 +130,7 @@ def _made(library: recipes.Library, name: str) -> tuple[Any, nn.Module, list[Run
     begun = time.process_time()
     reasons: list[str] = []
     unrun: tuple[Any, nn.Module, list[Run], list[str]] | None = None
-    for recipe in library.recipes(name):
+    for recipe in _recipes(library, name):
         if time.process_time() - begun > MAKE_SECONDS or len(reasons) > MOST_TRIES:
             break
         try:
@@ -148,6 +152,14 @@ def _made(library: recipes.Library, name: str) -> tuple[Any, nn.Module, list[Run
     if unrun is None:
         raise NotMade("; ".join(dict.fromkeys(reasons)) or "no rule")
     return unrun
+
+
+def _recipes(library: recipes.Library, name: str) -> Iterator[recipes.Recipe]:
+    """Those that the library has for the name. Its tables may name a class that it does not have."""
+    try:
+        yield from library.recipes(name)
+    except Exception as error:
+        raise NotMade(_words(error)) from error
 
 
 def _seeded(recipe: Any) -> nn.Module:
@@ -172,22 +184,42 @@ def _runs(library: recipes.Library, model: nn.Module) -> tuple[list[Run], list[s
         if part in called:
             continue
         torch.manual_seed(SEED)
-        for inputs in library.inputs(part):
-            called_before = set(called)
-            try:
-                returned = _outputs(part, inputs)
-            except Exception as error:
-                if part is model:
-                    errors[f"{sorted(inputs)}: {_traced(error)}"] = None
-                called.clear()
-                called.update(called_before)
-                continue
-            if returned:
-                found.append(Run(path, inputs, returned))
-                break
+        for run in _tried(library, path, part, errors if part is model else {}, called):
+            found.append(run)
+            break
     for hook in hooks:
         hook.remove()
     return found, list(errors)
+
+
+def _tried(
+    library: recipes.Library,
+    path: str,
+    part: nn.Module,
+    errors: dict[str, None],
+    called: set[nn.Module],
+) -> Iterator[Run]:
+    """Runs of the module that return tensors. Of a run that fails, nothing counts as called."""
+    begun = time.process_time()
+    for inputs in library.inputs(part):
+        given: Inputs | None = inputs
+        for _ in range(MOST_MENDS):
+            before = set(called)
+            try:
+                returned = _outputs(part, given)
+            except Exception as error:
+                errors[f"{sorted(given)}: {_traced(error)}"] = None
+                called.clear()
+                called.update(before)
+                given = mending.mended(given, error)
+                if given is None:
+                    break
+                continue
+            if returned:
+                yield Run(path, given, returned)
+            break
+        if time.process_time() - begun > RUN_SECONDS:
+            return
 
 
 def _outputs(module: nn.Module, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -62,5 +62,6 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> str | None:
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.is_sparse or other.is_sparse:
         one, other = one.to_dense(), other.to_dense()
-    both = (each.detach().contiguous().flatten().view(torch.uint8) for each in (one, other))
-    return torch.equal(*both)
+    # A clone, since a view of one element may have a stride of 0 and count as contiguous.
+    both = (each.detach().clone(memory_format=torch.contiguous_format) for each in (one, other))
+    return torch.equal(*(each.flatten().view(torch.uint8) for each in both))

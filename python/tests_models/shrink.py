@@ -28,13 +28,18 @@ KINDS = (
     ("experts", re.compile(r"(num|n)_.*experts$|moe_num_experts$|num_experts$")),
     ("groups", re.compile(r"groups?$")),
     ("kept", re.compile(r"kernel|patch|stride|window|padding|ratio|num_mel|chunk|_bins$")),
-    ("layers", re.compile(r"(num|n)_.*layers?$|(^|_)layers$|^depths?$|^num_blocks$|^n_layer$")),
+    (
+        "layers",
+        re.compile(
+            r"(num|n)_.*layers?$|(^|_)layers$|^depths?$|^num_blocks$|^n_layer$|^d$|_repeats$"
+        ),
+    ),
     (
         "width",
         re.compile(
             r"dim(s|ension)?$|dim_per_|size(s)?$|width|channels?(_list)?$|rank|_model$|inner|n_embd"
             r"|filters$|^d_|_d_|units$|features$|channel_size$|kv_channels"
-            r"|^hidden$|dims$|_chs$|^widths?$"
+            r"|^hidden$|dims$|_chs$|^widths?$|^c$|^w0$"
         ),
     ),
 )
@@ -52,7 +57,7 @@ LENGTH = 8  # of a series
 class Rule:
     """divide: widths by, to no less than `least`. heads: there are fewer heads, of the width that
     they had; else each is narrower. layers, vocabulary, images: whether these are capped too.
-    filled: numbers of experts that a configuration leaves open are set."""
+    filled: what a configuration leaves open is set."""
 
     divide: int
     least: int
@@ -68,19 +73,33 @@ class Rule:
         text = f"widths/{self.divide} to {self.least}" + "".join(
             f", fewer {name}" for name in fewer
         )
-        return text + ", experts set" * self.filled
+        return text + ", None set" * self.filled
 
 
-# Tried in this order, until one makes a model that runs.
-RULES = tuple(
-    Rule(divide, least, heads, layers, vocabulary, images, filled)
-    for vocabulary in (True, False)
-    for layers in (True, False)
-    for divide in (16, 8, 32, 4, 64, 2, 1)
-    for least in (4, 32)  # there are norms with 32 groups of channels
-    for heads in (True, False)
-    for images in (True, False)
-    for filled in (False, True)
+# What a rule departs from, at most, to make a model that runs: the nearest are tried first.
+FIRST = Rule(16, 4, heads=True, layers=True, vocabulary=True, images=True, filled=False)
+DIVISORS = (16, 8, 32, 4, 64, 2, 1)
+
+
+def _departures(rule: Rule) -> int:
+    """How far the rule is from the first one."""
+    flags = ("least", "heads", "layers", "vocabulary", "images", "filled")
+    others = sum(getattr(rule, flag) != getattr(FIRST, flag) for flag in flags)
+    return others + (DIVISORS.index(rule.divide) + 1) // 2
+
+
+RULES = sorted(
+    (
+        Rule(divide, least, heads, layers, vocabulary, images, filled)
+        for vocabulary in (True, False)
+        for layers in (True, False)
+        for divide in DIVISORS
+        for least in (4, 32)  # there are norms with 32 groups of channels
+        for heads in (True, False)
+        for images in (True, False)
+        for filled in (False, True)
+    ),
+    key=_departures,
 )
 
 
@@ -95,10 +114,10 @@ def shrunk(config: Any, rule: Rule) -> Any:
     return made
 
 
-def smaller(given: dict[str, Any], rule: Rule) -> dict[str, Any]:
+def smaller(given: dict[Any, Any], rule: Rule) -> dict[Any, Any]:
     """The arguments of a constructor, by their names."""
     layers = _layers(given, rule)
-    return {name: _smaller(name, value, rule, layers) for name, value in given.items()}
+    return {name: _smaller(str(name), value, rule, layers) for name, value in given.items()}
 
 
 def configs(config: Any) -> Iterator[Any]:
@@ -116,14 +135,19 @@ def _shrink(config: Any, rule: Rule) -> None:
             _shrink(value, rule)
         else:
             config.__dict__[name] = _smaller(name, value, rule, layers)
+    if rule.filled:
+        _fill(vars(config))
+    _fit_sections(vars(config))
     for name in ("backbone", "architecture"):
         if isinstance(getattr(config, name, None), str):
-            config.__dict__[name] = _smallest_of_its_kind(getattr(config, name))
+            _shrink_timm(vars(config), name, rule)
 
 
 def _layers(fields: dict[str, Any], rule: Rule) -> dict[int, int]:
     """How many layers there are instead of how many. A number of stages stays."""
-    counts = [value for name, value in fields.items() if rule.layers and kind_of(name) == "layers"]
+    counts = [
+        value for name, value in fields.items() if rule.layers and kind_of(str(name)) == "layers"
+    ]
     stages = {len(each) for each in counts if isinstance(each, (list, tuple))}
     return {
         each: _capped(each, TOP_LAYERS)
@@ -132,21 +156,71 @@ def _layers(fields: dict[str, Any], rule: Rule) -> dict[int, int]:
     }
 
 
-def _smallest_of_its_kind(name: str) -> str:
-    """timm has a small model for tests in many of its files."""
+def _fill(fields: dict[str, Any]) -> None:
+    """Sets what has no value by what has one."""
+    heads = fields.get("num_attention_heads")
+    width = fields.get("hidden_size")
+    layers = fields.get("num_hidden_layers")
+    if not all(map(_is_number, (heads, width))):
+        return
+    values: dict[str, Any] = {
+        "head_dim": width // heads,
+        "num_key_value_heads": heads,
+        "vocab_size": TOP_VOCABULARY,
+        "intermediate_size": width,
+        "moe_intermediate_size": width,
+        "vocabulary_map": {},
+    }
+    if _is_number(layers):
+        values["layer_types"] = ["full_attention"] * layers
+        values["mlp_layer_types"] = ["dense", *["sparse"] * (layers - 1)]
+    for name, value in values.items():
+        if name in fields and fields[name] is None:
+            fields[name] = value
+
+
+def _fit_sections(fields: dict[str, Any]) -> None:
+    """The sections of a rotary embedding add up to half of what a head rotates."""
+    heads, width = fields.get("num_attention_heads"), fields.get("hidden_size")
+    parameters = fields.get("rope_parameters")
+    if not all(map(_is_number, (heads, width))) or not isinstance(parameters, dict):
+        return
+    of_head = fields.get("head_dim") or width // heads
+    half = int(of_head * parameters.get("partial_rotary_factor", 1.0)) // 2
+    for name, sections in parameters.items():
+        if name.endswith("_section") and sections and sum(sections) != half >= len(sections):
+            even = [max(1, each * half // sum(sections)) for each in sections]
+            even[0] += half - sum(even)
+            parameters[name] = even
+
+
+def _shrink_timm(fields: dict[str, Any], field: str, rule: Rule) -> None:
+    """timm has a small model for tests in many of its files; others get smaller arguments."""
     import timm
 
+    name = fields[field]
     if not timm.is_model(name):
-        return name
+        return
     file = timm.models.model_entrypoint(name).__module__.rpartition(".")[2]
-    return next(iter(timm.list_models("test_*", module=file)), name)
+    small = next(iter(timm.list_models("test_*", module=file)), None)
+    if small:
+        fields[field] = small
+    elif "model_args" in fields:
+        from . import timm_models
+
+        arguments = timm_models.smaller_arguments(name, rule)
+        arguments.pop("num_classes", None)  # the configuration has it in a field of its own
+        fields["model_args"] = {**(fields["model_args"] or {}), **arguments}
 
 
 def _smaller(name: str, value: Any, rule: Rule, layers: dict[int, int]) -> Any:
     if value is None:
         return _filled(name, rule)
     if isinstance(value, dict):
+        layers = {**layers, **_layers(value, rule)}
         return {key: _smaller(str(key), each, rule, layers) for key, each in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **smaller(vars(value), rule))
     if isinstance(value, (list, tuple)):
         return _fewer(name, value, rule, layers)
     if not _is_number(value):
@@ -170,8 +244,11 @@ def _fewer(name: str, value: Any, rule: Rule, layers: dict[int, int]) -> Any:
     if len(value) in layers and len(value) > TOP_LAYERS:
         value = _spread(value, layers[len(value)])
     elif layers and re.search(r"ind(ex|ic)|layers$|blocks$|_ids$", name):
-        there = [each for each in value if not _is_number(each) or each < TOP_LAYERS]
-        return type(value)(there or ([TOP_LAYERS - 1] if value else []))
+        if all(map(_is_number, value)):
+            there = [each for each in value if each < TOP_LAYERS]
+            return type(value)(there or ([TOP_LAYERS - 1] if value else []))
+    elif rule.layers and len(value) > TOP_LAYERS and all(map(_is_block, value)):
+        value = value[:TOP_LAYERS]
     return type(value)(_smaller(name, each, rule, layers) for each in value)
 
 
@@ -218,6 +295,11 @@ def _halved(value: int, top: int) -> int:
 
 def _capped(value: int, top: int) -> int:
     return min(value, top)
+
+
+def _is_block(value: Any) -> bool:
+    """The arguments of one block of those that timm decodes from a text."""
+    return isinstance(value, dict) and "block_type" in value
 
 
 def _is_number(value: Any) -> bool:

@@ -6,7 +6,10 @@ from __future__ import annotations
 from . import environment  # noqa: F401  (first: timm imports torchvision)
 
 # isort: on
+import contextlib
 import dataclasses
+import functools
+import inspect
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,22 +17,34 @@ from typing import Any
 
 import timm
 import torch
+from timm.models._builder import build_model_with_cfg
 from torch import nn
 
 from . import shrink
 from .recipes import Inputs, Library
 
 
+CLASSES = 16
+SIDES = (96, 224)  # of images, for models that take any
+AS_IT_IS_AFTER = 4  # rules
+# Parameters of timm's builder that are not the model's.
+BUILDER = frozenset(inspect.signature(build_model_with_cfg).parameters) - {"kwargs"}
+
+
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """timm's name, with other arguments for the class of the model."""
+    """timm's name, with smaller arguments for the class of the model if there is a rule."""
 
-    rule: str
     name: str
-    changes: dict[str, Any]
+    by: shrink.Rule | None
+
+    @property
+    def rule(self) -> str:
+        return str(self.by or "as it is")
 
     def make(self) -> nn.Module:
-        model: nn.Module = timm.create_model(self.name, **self.changes)
+        with _builder(functools.partial(_build, self.by)):
+            model: nn.Module = timm.create_model(self.name)
         return model
 
 
@@ -48,48 +63,95 @@ def one_of_each_file() -> list[str]:
 
 
 def recipes(name: str) -> Iterator[Named]:
-    given = _arguments(name)
-    seen: list[Any] = []
+    """By every rule that is new to the model's arguments, and as it is."""
+    seen: set[str] = set()
     for rule in shrink.RULES:
-        if rule.vocabulary or rule.divide == 1:
-            continue  # these have no vocabulary, and are tried as they are at the end
-        small = shrink.smaller(given, rule)
-        changes = {key: value for key, value in small.items() if value != given[key]}
-        if changes and changes not in seen:
-            seen.append(changes)
-            yield Named(str(rule), name, changes)
-    yield Named("as it is", name, {})
+        if rule.vocabulary and not rule.filled:  # these models have no vocabulary
+            changed = repr(smaller_arguments(name, rule))
+            if changed not in seen:
+                seen.add(changed)
+                yield Named(name, rule)
+            if len(seen) == AS_IT_IS_AFTER:
+                yield Named(name, None)
+    if len(seen) < AS_IT_IS_AFTER:
+        yield Named(name, None)
 
 
-def _arguments(name: str) -> dict[str, Any]:
-    """What timm's function of this name gives to the model's class: numbers, and lists of them."""
-    make = timm.models.model_entrypoint(name)
-    file: Any = sys.modules[make.__module__]
-    builder, given = file.build_model_with_cfg, {}
+class _Enough(Exception):
+    """The arguments are known: no model is needed."""
 
-    class Enough(Exception):
-        """The arguments are known: no model is needed."""
 
-    def note(*_: Any, **arguments: Any) -> None:
-        given.update(arguments)
-        raise Enough
+def smaller_arguments(name: str, rule: shrink.Rule) -> dict[str, Any]:
+    """What the rule makes of the arguments of the model's class."""
+    found: dict[str, Any] = {}
 
-    file.build_model_with_cfg = note
+    def note(kind: Any, _variant: str, _pretrained: bool, **given: Any) -> None:
+        found.update(_smaller(rule, kind, given))
+        raise _Enough
+
+    with _builder(note), contextlib.suppress(_Enough):
+        timm.create_model(name)
+    return found
+
+
+@contextlib.contextmanager
+def _builder(build: Any) -> Iterator[None]:
+    """timm's functions of models call `build` instead of timm's builder."""
+    files = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("timm.models.") and "build_model_with_cfg" in vars(module)
+    ]
+    before = [vars(file)["build_model_with_cfg"] for file in files]
+    for file in files:
+        vars(file)["build_model_with_cfg"] = build
     try:
-        make(pretrained=False)
-    except Enough:
-        pass
+        yield
     finally:
-        file.build_model_with_cfg = builder
-    plain = (int, list, tuple)
-    return {key: value for key, value in given.items() if isinstance(value, plain)}
+        for file, builder in zip(files, before, strict=True):
+            vars(file)["build_model_with_cfg"] = builder
+
+
+def _build(
+    rule: shrink.Rule | None, kind: Any, variant: str, pretrained: bool, **given: Any
+) -> nn.Module:
+    smaller = _smaller(rule, kind, given) if rule else {}
+    model: nn.Module = build_model_with_cfg(kind, variant, pretrained, **{**given, **smaller})
+    return model
+
+
+def _smaller(rule: shrink.Rule, kind: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that the rule changes, and of those that the class has a default for:
+    numbers, lists of them, and configurations."""
+    parameters = inspect.signature(kind).parameters
+    defaults = {
+        name: each.default
+        for name, each in parameters.items()
+        if isinstance(each.default, (int, list, tuple))
+    }
+    arguments = {name: each for name, each in given.items() if name not in BUILDER}
+    if given.get("model_cfg") is not None:
+        arguments["model_cfg"] = given["model_cfg"]
+    before = {**defaults, **arguments}
+    after = shrink.smaller(before, rule)
+    if "num_classes" in before:
+        after["num_classes"] = CLASSES
+    return {name: each for name, each in after.items() if each is not before[name]}
 
 
 def inputs(model: nn.Module) -> Iterator[Inputs]:
-    """An image of the size that timm has for the model."""
+    """A small image, and one of the size that timm has for the model."""
     config: Any = getattr(model, "default_cfg", {})
-    size = config.get("input_size", (3, 224, 224))
-    yield {"x": torch.randn(2, *size)}
+    channels, *size = config.get("input_size", (3, SIDES[-1], SIDES[-1]))
+    if not config.get("fixed_input_size"):
+        for side in SIDES:
+            yield {"x": torch.randn(1, channels, side, side)}
+    yield {"x": torch.randn(1, channels, *size)}
+    for part in model.modules():  # whose embeddings know the size of the image
+        side = getattr(part, "img_size", None)
+        if isinstance(side, tuple):
+            yield {"x": torch.randn(1, channels, *side)}
+            return
 
 
 def parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -27,7 +27,7 @@ BATCH = 1
 TOKENS = 16
 SAMPLES = 8000  # of sound: half a second
 FRAMES = (64, 128, 3000)  # of a spectrogram; the last are the 30 s that Whisper's kind insists on
-MOST_INPUTS = 12  # combinations of values that are tried with the same names
+MOST_INPUTS = 16  # combinations of values that are tried with the same names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +55,21 @@ def recipes(name: str) -> Iterator[Made]:
     config = CONFIG_MAPPING[name]()
     kind: Any = MODEL_MAPPING[type(config)]
     kind = kind[0] if isinstance(kind, (list, tuple)) else kind
+    config = _of_kind(config, kind)
     seen = []
     for rule in shrink.RULES:
         small = shrink.shrunk(config, rule)
         if small.to_dict() not in seen:  # to this configuration the rule is new
             seen.append(small.to_dict())
             yield Made(str(rule), kind, small)
+
+
+def _of_kind(config: Any, kind: Any) -> Any:
+    """The class may be of a model that the configuration holds with others."""
+    wanted = getattr(kind, "config_class", None)
+    if not wanted or isinstance(config, wanted):
+        return config
+    return next((each for each in shrink.configs(config) if isinstance(each, wanted)), config)
 
 
 def parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -84,8 +93,9 @@ def inputs(model: nn.Module) -> Iterator[Inputs]:
     configs = list(shrink.configs(model.config))
     first = [name for name in (*needed, *mains) if name in parameters]
     more = [name for name in parameters if name in VALUES and name in ALSO]
-    for chosen in _choices(list(dict.fromkeys(first)), more):
-        values = [list(_values(name, configs)) for name in chosen]
+    for chosen in _choices(list(dict.fromkeys(first)), more, parameters):
+        cut = not GRIDS.isdisjoint(chosen)
+        values = [list(_values(name, configs, cut)) for name in chosen]
         for combination in itertools.islice(itertools.product(*values), MOST_INPUTS):
             given = dict(zip(chosen, combination, strict=True))
             yield given
@@ -109,17 +119,25 @@ def _masked(given: Inputs, parameters: Mapping[str, Any]) -> Iterator[Inputs]:
                 yield {**given, mask: torch.ones(shape[0], *end, dtype=torch.long)}
 
 
-def _choices(first: list[str], more: list[str]) -> Iterator[list[str]]:
+def _choices(
+    first: list[str], more: list[str], parameters: Mapping[str, Any]
+) -> Iterator[list[str]]:
     yield [*first, *(name for name in more if name not in first)]
     if first:
         yield first
     for name in more:
         if name not in first:
             yield [*first, name]
+    grids = [name for name in (*sorted(GRIDS), "pixel_attention_mask") if name in parameters]
+    if grids and "pixel_values" in parameters:
+        yield list(dict.fromkeys([*first, "pixel_values", *grids]))
 
 
-def _values(name: str, configs: list[Any]) -> Iterator[Any]:
+def _values(name: str, configs: list[Any], cut: bool) -> Iterator[Any]:
+    """cut: images go in as rows of patches, since their places go in besides."""
     make = VALUES.get(name)
+    if cut and make is _images:
+        yield from _patches(configs)
     if make is None:
         yield from _hidden(configs)
     else:
@@ -189,11 +207,21 @@ def _patches(configs: list[Any]) -> Iterator[torch.Tensor]:
             yield torch.randn(64, channels * times * patch * patch)
             yield torch.randn(BATCH, 64, channels * patch * patch)
             yield torch.randn(64, channels, patch, patch)
+            yield torch.randn(BATCH, channels, patch, 64 * patch)
 
 
 def _grid(configs: list[Any]) -> Iterator[torch.Tensor]:
     yield torch.tensor([[1, 8, 8]])
     yield torch.tensor([[8, 8]])
+
+
+def _merges(_configs: list[Any]) -> Iterator[torch.Tensor]:
+    yield torch.tensor([1])
+    yield torch.tensor([2])
+
+
+def _patch_mask(_configs: list[Any]) -> Iterator[torch.Tensor]:
+    yield torch.ones(BATCH, 64, dtype=torch.long)
 
 
 def _sounds(configs: list[Any]) -> Iterator[torch.Tensor]:
@@ -209,7 +237,7 @@ def _spectra(configs: list[Any]) -> Iterator[torch.Tensor]:
         *("input_feat_per_channel", "feature_projection_input_dim", "num_mel_bins"),
         *("max_source_positions", "input_features_dim", "speech_input_dim"),
     )
-    bins = [each for each in _of(configs, *names) if isinstance(each, int)] or [80]
+    bins = [each for each in _of(configs, *names) if isinstance(each, int)] or [80, 128]
     bins += [each * bins[0] for each in _of(configs, "num_stacked_frames")]
     lengths = ("max_length", "spectrogram_length", "input_tdim", "max_target_positions")
     for frames in (*FRAMES, *_of(configs, *lengths)):
@@ -292,6 +320,15 @@ def _past_mask(configs: list[Any]) -> Iterator[torch.Tensor]:
     yield torch.ones(BATCH, length + lags)
 
 
+def _past_padding(configs: list[Any]) -> Iterator[torch.Tensor]:
+    length = _number(configs, 64, "context_length", "seq_length", "prediction_length")
+    yield torch.zeros(BATCH, length, dtype=torch.long)
+
+
+def _frequency(_configs: list[Any]) -> Iterator[torch.Tensor]:
+    yield torch.zeros(BATCH, 1, dtype=torch.long)
+
+
 VALUES: dict[str, Any] = {
     "input_ids": _tokens,
     "decoder_input_ids": _tokens,
@@ -306,6 +343,14 @@ VALUES: dict[str, Any] = {
     "image_grid_thw": _grid,
     "grid_thw": _grid,
     "spatial_shapes": _grid,
+    "target_sizes": _grid,
+    "merge_sizes": _merges,
+    "pixel_attention_mask": _patch_mask,
+    "prompt_pixel_values": _images,
+    "prompt_masks": _images,
+    "context_hidden_states": _hidden,
+    "past_values_padding": _past_padding,
+    "freq": _frequency,
     "input_values": _sounds,
     "input_features": _spectra,
     "audio_values": _sounds,
@@ -320,6 +365,10 @@ VALUES: dict[str, Any] = {
     "audio_mel_mask": _mel_mask,
     "pixel_position_ids": _positions,
 }
+# Where the patches are of which an image consists.
+GRIDS = frozenset(
+    ("grid_thw", "image_grid_thw", "spatial_shapes", "target_sizes", "pixel_position_ids")
+)
 # What a model may leave out, and computes with if it is given.
 ALSO = (
     "decoder_input_ids",
