@@ -133,7 +133,7 @@ EXAMPLE_BINS := $(patsubst examples/%.c,$(BIN)/example-%,$(EXAMPLES)) \
 # Unit tests of one kind are one program, those that make malloc fail another one. These replace a function of the C library, or a
 # table of ours, in the whole of their program, so each of them has its own.
 UNIT_ALONE := daemon_adoption daemon_fair daemon_keeping daemon_listener daemon_memory daemon_state daemon_watching follow_haproxy \
-  keeper_take_over lib_dlpack_short lib_fork lib_signals lib_watcher loader_formats loader_kinds loader_move_gpu loader_peer_wires peer_lookup \
+  keeper_take_over lib_chunk_exit lib_dlpack_short lib_fork lib_signals lib_watcher loader_formats loader_kinds loader_move_gpu loader_peer_wires peer_lookup \
   proto_index_map proto_names proto_packet
 unit_kind = $(firstword $(subst _, ,$(subst -, ,$(1))))
 UNIT_FILES := $(notdir $(basename $(UNIT)))
