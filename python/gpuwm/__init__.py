@@ -128,18 +128,20 @@ class _NotThere(Unsupported, AttributeError):
     name: str
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WITH_TORCH and name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        if name in _MODULES:
-            return importlib.import_module(f"{__name__}.{name}")
-        _needs.torch(f"gpuwm.{name}")
-    except NotInstalled as error:
-        if _is_importing(sys._getframe(1)):
-            raise
-        raise _NotThere(error.message, error.detail) from None
-    return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
+if not TYPE_CHECKING:  # a checker would take any name for one of this module's
+
+    def __getattr__(name: str) -> Any:
+        if name not in _WITH_TORCH and name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            if name in _MODULES:
+                return importlib.import_module(f"{__name__}.{name}")
+            _needs.torch(f"gpuwm.{name}")
+        except NotInstalled as error:
+            if _is_importing(sys._getframe(1)):
+                raise
+            raise _NotThere(error.message, error.detail) from None
+        return getattr(importlib.import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)
 
 
 def _is_importing(frame: types.FrameType) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .._mapping import Mapping as Attached
 from ..engines import differences, fields, names, texts
@@ -41,8 +41,8 @@ class Load(names.Load):
     """
 
     kind = "sglang"
-    engine = Engine
-    rank_fields = keys.RANK_FIELDS
+    engine: ClassVar[type[shared.Engine]] = Engine
+    rank_fields: ClassVar[Collection[str]] = keys.RANK_FIELDS
 
     server_args: Any
     model_config: Any

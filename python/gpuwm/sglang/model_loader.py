@@ -50,8 +50,12 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
+    from ._bases import BaseModelLoader
+else:
+    from sglang.srt.model_loader.loader import BaseModelLoader
 
-class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
+
+class Loader(BaseModelLoader):
     """SGLang's loader of the load format `gpuwm`. The module's docstring says what it does.
 
     Its methods raise gpuwm.Error, with what to do, and what the inner loader raises.
@@ -62,7 +66,9 @@ class Loader(loaders.BaseModelLoader):  # type: ignore[misc]
         of `refusals.check_start`."""
         refusals.check_start(arguments.decided())
         super().__init__(load_config)
-        self.settings = settings.parse(load_config.model_loader_extra_config or {})
+        self.settings: settings.Settings = settings.parse(
+            load_config.model_loader_extra_config or {}
+        )
         self._inner_config = dataclasses.replace(
             load_config,
             load_format=self.settings.inner,

@@ -6,15 +6,17 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sglang.srt.model_loader.loader import DefaultModelLoader
-
 from .. import errors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ._bases import DefaultModelLoader
+else:
+    from sglang.srt.model_loader.loader import DefaultModelLoader
 
-class RawLoader(DefaultModelLoader):  # type: ignore[misc]
+
+class RawLoader(DefaultModelLoader):
     """SGLang's default loader, but it reads no file: names and tensors are those of a checkpoint
     that gpuwm holds, in GPU memory if it lies there, and for one load. checkpoint: its version."""
 

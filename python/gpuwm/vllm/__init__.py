@@ -13,9 +13,15 @@ Importing this package imports neither vLLM nor torch.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _installation  # noqa: F401 (it raises where another project's gpuwm is)
+
+if TYPE_CHECKING:
+    from ._switch import StillPaused, Switched, switch, switch_async
+    from .extension import Extension
+    from .trainer import Published, Publisher, publisher
+    from .worker import Worker
 
 FORMAT = "gpuwm"  # the value of --load-format, and the backend of --weight-transfer-config
 
@@ -87,10 +93,12 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+if not TYPE_CHECKING:  # a checker would take any name for one of this module's
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:

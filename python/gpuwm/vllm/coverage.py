@@ -32,7 +32,7 @@ class Tensors:
         self.sizes: dict[str, int] = {}
         self.read: dict[str, int] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.last = ""  # the name of the last tensor that was given
+        self.last: str = ""  # the name of the last tensor that was given
         self._spans: list[tuple[int, int, str]] = []  # begin, end and name, sorted by address
         self._memory: dict[str, Any] = {}  # by name, for the names in `_spans`
         self.raised: BaseException | None = None  # an error of the trainer's own code

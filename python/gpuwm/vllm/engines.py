@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import errors
 from .._mapping import Mapping as Attached
@@ -39,8 +39,8 @@ class Load(names.Load):
     """What vLLM gives its loader. prefix: of the names of the model's modules."""
 
     kind = "vllm"
-    engine = Engine
-    rank_fields = keys.RANK_FIELDS
+    engine: ClassVar[type[shared.Engine]] = Engine
+    rank_fields: ClassVar[Collection[str]] = keys.RANK_FIELDS
 
     vllm_config: Any
     model_config: Any

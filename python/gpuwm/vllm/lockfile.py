@@ -36,7 +36,7 @@ class LockFile:
     def __init__(self, path: str, create: bool = True) -> None:
         self.path = path
         self._create = create
-        self.is_locked = False
+        self.is_locked: bool = False
         self._descriptor = self._changes = -1
         self._open()
         _open_files.add(self)

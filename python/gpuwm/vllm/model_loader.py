@@ -59,7 +59,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.model_executor.model_loader import get_model_loader
-from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model
 
 from .. import errors
@@ -87,12 +86,15 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
+    from ._bases import BaseModelLoader
     from .moves import Move
+else:
+    from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
 log: logging.Logger = logging.getLogger("vllm.gpuwm")
 
 
-class Loader(BaseModelLoader):  # type: ignore[misc]
+class Loader(BaseModelLoader):
     """vLLM's loader of the load format `gpuwm`. The module's docstring says what it does.
 
     Its methods raise gpuwm.Error, with what to do, and what the inner loader raises.
@@ -101,7 +103,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc]
     def __init__(self, load_config: Any) -> None:
         """Raises Invalid if `model_loader_extra_config` has an unknown key or value."""
         super().__init__(load_config)
-        self.settings = settings.parse(load_config.model_loader_extra_config or {})
+        self.settings: Settings = settings.parse(load_config.model_loader_extra_config or {})
 
     def download_model(self, model_config: Any) -> None:
         """Downloads what the inner loader would read. It does nothing in modes that read no

@@ -35,11 +35,11 @@ class Move:
     def __init__(self, token: str, model: model_loader.Loaded) -> None:
         self.token = token
         self.model = model
-        self.before = said_of(model.mapping)
-        self.began = time.monotonic()
-        self.lock = threading.Lock()
+        self.before: Said = said_of(model.mapping)
+        self.began: float = time.monotonic()
+        self.lock: threading.Lock = threading.Lock()
         self.other: Attached | None = None
-        self.ended = False
+        self.ended: bool = False
 
     def prepare(self, ref: str, verify: bool) -> None:
         """Attaches to this rank's part of `ref`, compares it with the version that the model is on

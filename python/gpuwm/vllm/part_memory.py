@@ -15,7 +15,7 @@ class Memory:
     """A part's memory while it is made: flat bytes, by the names of its tensors."""
 
     def __init__(self, making: Making, part: layouts.Part) -> None:
-        self.infos = {info.name: info for info in part.infos}
+        self.infos: dict[str, TensorInfo] = {info.name: info for info in part.infos}
         self._bytes: dict[str, torch.Tensor] = {}
         names = [info.name for info in part.infos]
         for position in making.order():

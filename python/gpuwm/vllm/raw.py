@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
-
 from .. import errors
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from ._bases import DefaultModelLoader
+else:
+    from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
 # Modules of vLLM whose models write into the checkpoint's tensors while they load (PLaMo 2 adds to
 # norms; gpt-oss clears biases on all ranks but the first), and the names of those tensors.
@@ -23,10 +25,11 @@ WRITTEN = {
 }
 
 
-class FedLoader(DefaultModelLoader):  # type: ignore[misc]
+class FedLoader(DefaultModelLoader):
     """vLLM's default loader, but it reads no file: names and tensors are those of `weights`, for
     one load. source: where they come from, for errors."""
 
+    counter_before_loading_weights: float
     remedy = "publish versions of it by an engine (load format gpuwm)"
 
     def __init__(

@@ -87,7 +87,7 @@ def target_of(target: Any) -> Target:
 class Offline:
     """A `vllm.LLM`. No other thread may call it during a switch."""
 
-    late_s = 0.0
+    late_s: float = 0.0
 
     def __init__(self, llm: Any) -> None:
         self.name = "the LLM"
@@ -129,7 +129,7 @@ class Offline:
 class Client:
     """vLLM's asynchronous engine, in this process or another."""
 
-    late_s = 0.0
+    late_s: float = 0.0
 
     def __init__(self, client: Any) -> None:
         self.name = "the engine"
@@ -170,10 +170,11 @@ async def _within(call: Awaitable[Any], timeout: float) -> Any:
 class Server:
     """`vllm serve`, by HTTP. It needs VLLM_SERVER_DEV_MODE=1, and the ranks' half of a switch."""
 
-    late_s = LATE_S
+    late_s: float = LATE_S
 
     def __init__(self, url: str) -> None:
-        self.name = self._url = url.rstrip("/")
+        self.name: str = url.rstrip("/")
+        self._url = self.name
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise errors.Invalid(f"{url!r} is no URL of a server", "begin it with http://")
 

@@ -24,13 +24,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, cast
-
-from vllm.distributed.weight_transfer.base import (
-    WeightTransferEngine,
-    WeightTransferInitInfo,
-    WeightTransferUpdateInfo,
-)
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from .. import errors
 from .._c import lib
@@ -38,6 +32,15 @@ from .._mapping import Mapping as Attached
 from .._torch import registry
 from ..engines.clock import Clock
 from . import model_loader, moves, refusals
+
+if TYPE_CHECKING:
+    from ._bases import WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo
+else:
+    from vllm.distributed.weight_transfer.base import (
+        WeightTransferEngine,
+        WeightTransferInitInfo,
+        WeightTransferUpdateInfo,
+    )
 
 log: logging.Logger = logging.getLogger("vllm.gpuwm")
 Step = TypeVar("Step", bound=Callable[..., None])
@@ -64,12 +67,12 @@ WAIT = f"wait for it; if its caller is dead, it makes way {moves.STALE_S:g} s af
 
 
 @dataclass
-class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]
+class InitInfo(WeightTransferInitInfo):
     """Has no fields: gpuwmd is found as when the engine started."""
 
 
 @dataclass
-class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
+class UpdateInfo(WeightTransferUpdateInfo):
     """ref: "policy@step-12", "policy@prod", or a version's id. verify: whether each rank reads the
     version's bytes again and compares them with their digests."""
 
@@ -77,7 +80,7 @@ class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
     verify: bool = True
 
 
-class Engine(WeightTransferEngine):  # type: ignore[misc]
+class Engine(WeightTransferEngine):
     """One rank's half. vLLM calls its methods in all ranks, in the thread that runs the model. If
     one of them raises gpuwm.Error in one rank, it does so in all ranks."""
 

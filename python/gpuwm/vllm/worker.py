@@ -29,13 +29,12 @@ import gc
 import inspect
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm import device_allocator
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
-from vllm.utils.mem_utils import MemorySnapshot
 from vllm.v1.worker import gpu_worker
 from vllm.v1.worker import utils as worker_utils
 
@@ -47,6 +46,13 @@ from . import memory, model_loader, transfer
 from .answers import answering
 from .extension import Extension
 from .lifeline import Lifeline
+
+if TYPE_CHECKING:
+    from ._bases import MemorySnapshot
+    from ._bases import Worker as VllmWorker
+else:
+    from vllm.utils.mem_utils import MemorySnapshot
+    from vllm.v1.worker.gpu_worker import Worker as VllmWorker
 
 log: logging.Logger = logging.getLogger("vllm.gpuwm")
 
@@ -126,12 +132,16 @@ def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int
         return {}
 
 
-class Worker(Lifeline, Extension, gpu_worker.Worker):  # type: ignore[misc]
+class Worker(Lifeline, Extension, VllmWorker):
     """vLLM's worker. The module's docstring says what differs. Every method raises what vLLM's
     raises, and gpuwm.NoRoom with both figures."""
 
     gpu_cache: kv_cache.Cache | None = None
-    gpu_stands_by = False  # whether it has warmed up, and has no memory for its KV cache yet
+    gpu_sharing: memory.Sharing
+    # vLLM's, which are set anew here
+    init_snapshot: MemorySnapshot
+    requested_memory: int
+    gpu_stands_by: bool = False  # whether it has warmed up, and has no memory for its KV cache yet
 
     def init_device(self) -> None:
         """With load format gpuwm it also decides whether this engine attaches or builds, and waits

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from vllm.distributed.kv_transfer.kv_connector.v1.base import (
-    KVConnectorBase_V1,
-    KVConnectorHandshakeMetadata,
-    KVConnectorMetadata,
-    KVConnectorRole,
-    KVConnectorWorkerMetadata,
-)
+from typing import TYPE_CHECKING, Any
 
 from . import engine, refusals, regions, settings
 from .layout import layout_of
@@ -18,13 +10,30 @@ from .messages import Rank, Report, Step
 from .scheduler import Scheduling
 from .worker import Working
 
+if TYPE_CHECKING:
+    from .._bases import (
+        KVConnectorBase_V1,
+        KVConnectorHandshakeMetadata,
+        KVConnectorMetadata,
+        KVConnectorRole,
+        KVConnectorWorkerMetadata,
+    )
+else:
+    from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+        KVConnectorBase_V1,
+        KVConnectorHandshakeMetadata,
+        KVConnectorMetadata,
+        KVConnectorRole,
+        KVConnectorWorkerMetadata,
+    )
+
 # The messages are plain data, which the two halves share without vLLM.
 KVConnectorHandshakeMetadata.register(Rank)
 KVConnectorMetadata.register(Step)
 KVConnectorWorkerMetadata.register(Report)
 
 
-class GpuwmConnector(KVConnectorBase_V1):  # type: ignore[misc]
+class GpuwmConnector(KVConnectorBase_V1):
     """vLLM makes one in its scheduler and one in each worker. The package's docstring says what it
     does.
 

@@ -16,7 +16,7 @@ class Failures:
     def __init__(self, who: str) -> None:
         self._who = who
         self._next = 0.0
-        self.count = 0
+        self.count: int = 0
         self._unlogged = 0
 
     def tell(self, what: str, error: Exception | str) -> None:
