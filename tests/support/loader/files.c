@@ -7,8 +7,21 @@
 
 char folder[PATH_MAX / 4];
 
+/* The process that made the folder. Its children leave the folder alone. */
+static pid_t folder_owner;
+
+/* Criterion calls no fini after a skip. */
+static void folder_remove_at_exit(void)
+{
+	if (getpid() == folder_owner)
+		folder_remove();
+}
+
 void folder_make(void)
 {
+	if (!folder_owner)
+		atexit(folder_remove_at_exit);
+	folder_owner = getpid();
 	snprintf(folder, sizeof(folder), "%s/gpuwm-test-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 	cr_assert(mkdtemp(folder));
 }

@@ -16,7 +16,7 @@
 
 extern char folder[PATH_MAX / 4];
 
-/* Makes `folder`, and removes it with all that is in it. */
+/* Makes `folder`, and removes it with all that is in it. A test that skips need not remove it: that is done as its process ends. */
 void folder_make(void);
 void folder_remove(void);
 
