@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 BUILD = pathlib.Path(os.environ["GPUWM_BUILD"])
-RATE = "400mbit"  # 50 MB/s
+RATE, RATE_BYTES = "400mbit", 50e6  # of a link, a second
 PORT = 9465
 WAIT_S = 60.0
 
@@ -174,6 +174,11 @@ class Node:
                 told = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
                 ticks += sum(int(each) for each in told[11:15])
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def sent(self) -> int:
+        """How many bytes have left the node by its link, packets that repeat others among them."""
+        told = json.loads(run("ip", "-n", self.namespace, "-s", "-j", "link", "show", "eth0"))
+        return int(told[0]["stats64"]["tx"]["bytes"])
 
     def end(self) -> None:
         for process in (self.peer, self.gpuwmd):
