@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import pathlib
@@ -35,6 +36,9 @@ os.environ["FAKECUDA_RUN"] = f"python{os.getpid()}"
 # A shell starts what it puts into the background with SIGINT ignored, and Python leaves it so.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 START_S = 30
+STILL_S = 120  # a script that used less than WORKS_S of a processor meanwhile hangs
+WORKS_S = 0.3  # who only looks now and then uses less
+CPU_MAX_S = 600  # a script that uses more goes round in circles
 PR_SET_PDEATHSIG = 1
 # As /proc has a system call: its number, and what it is asked for.
 FUTEX, FUTEX_WAIT = {"x86_64": "202", "aarch64": "98"}[platform.machine()], "0x0"
@@ -278,6 +282,14 @@ def running(*flags: str, keeper: bool = False) -> Iterator[Daemon]:
             os.environ["GPUWM_SOCKET"] = socket_before
 
 
+def pytest_runtest_logfinish() -> None:
+    """Ends what a failed test held. Its frame and the error are in a cycle, and pytest keeps the
+    error for a debugger: the leases of the test's tensors would count in the tests after it."""
+    if getattr(sys, "last_traceback", None) is not None:
+        sys.last_exc = sys.last_value = sys.last_traceback = None  # type: ignore[attr-defined]
+        gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def errors_of_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No error of the package in a test speaks of C. vLLM has a setting called "region"."""
@@ -345,14 +357,32 @@ def checkpoint(daemon: Daemon, request: pytest.FixtureRequest) -> Callable[[Tens
     return load
 
 
-def run_python(code: str, *arguments: str, seconds: float = 120) -> str:
+def run_python(code: str, *arguments: str) -> str:
     """Runs a script in a process of its own, which must end well and say nothing on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as script:
+        try:
+            out, err = _said(script)
+        finally:
+            script.kill()
+    assert (script.returncode, err) == (0, ""), (command, out, err)
+    return out
+
+
+def _said(script: subprocess.Popen[str]) -> tuple[str, str]:
+    """What the script says until it ends. It may take as long as it works: on a busy machine the
+    import of torch takes minutes."""
+    used = 0.0
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return script.communicate(timeout=STILL_S)
+        before, used = used, cpu_seconds(script.pid)
+        assert used - before > WORKS_S, f"{script.args!r} has stood still for {STILL_S} s"
+        assert used < CPU_MAX_S, f"{script.args!r} has used {used:.0f} s of a processor"
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used, with those that it started and that have ended."""
+    told = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")

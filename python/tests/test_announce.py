@@ -108,4 +108,4 @@ def test_the_serving_example_follows_and_leaves(daemon: Daemon) -> None:
             assert worker.wait(30) == 0
         finally:
             worker.kill()
-    assert daemon.leases("served@v2") == 0
+    eventually(lambda: daemon.leases("served@v2") == 0)

@@ -164,7 +164,7 @@ class AtTheEnd:
 threads.wait_for(lambda: None)
 kept = AtTheEnd()
 """
-    assert run_python(code, seconds=60).strip() == "7"
+    assert run_python(code).strip() == "7"
 
 
 HANDLER = """
