@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import os
 import pathlib
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
-START_S = 120  # an engine is imported in it, on processors that others use too
+# An engine may take as long as it works: on processors that others use too an import takes minutes.
+# All engines of a test count, since one may wait for what another one builds.
+STILL_S = 60  # in which engines that go on use a processor for more than WORKS_S
+WORKS_S = 0.3  # who only waits, and looks now and then, uses less
+CPU_MAX_S = 600  # of all engines: what uses more goes round in circles. A start takes 10 to 20 s
 processes = multiprocessing.get_context("forkserver")
 
 
@@ -56,12 +62,11 @@ class Engine:
     def _target() -> Any:
         return _serve
 
-    def loaded(self, seconds: float = START_S) -> str:
+    def loaded(self) -> str:
         """The description of its model, as JSON, once it has one. Failed: it could not load it;
         EOFError: it is dead."""
         if self._description is None:
-            assert self._pipe.poll(seconds), f"still loading after {seconds} s:\n{self.text()}"
-            what, *content = self._pipe.recv()
+            what, *content = heard(self._pipe, self.text)
             if what == "failed":
                 self._process.join()
                 raise Failed(*content)
@@ -91,8 +96,7 @@ class Engine:
         self._pipe.send((what, *arguments))
 
     def answer(self) -> Any:
-        assert self._pipe.poll(START_S), self.text()
-        return self._pipe.recv()
+        return heard(self._pipe, self.text)
 
     def is_stopped(self) -> bool:
         """It has stopped itself: see `stopping`."""
@@ -112,6 +116,29 @@ class Engine:
     def text(self) -> str:
         """What it wrote."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def heard(pipe: Connection, text: Callable[[], str]) -> Any:
+    """What an engine says, as soon as it does. Waits as long as any engine works. text: what the
+    engine wrote, for the error."""
+    before, used = _cpu_seconds(), 0.0
+    while not pipe.poll(STILL_S):
+        now = _cpu_seconds()
+        work = sum(seconds - before.get(pid, 0) for pid, seconds in now.items())
+        assert work > WORKS_S, f"still silent, and no engine works:\n{text()}"
+        before, used = now, used + work
+        assert used < CPU_MAX_S, f"still silent after {used:.0f} s of a processor:\n{text()}"
+    return pipe.recv()
+
+
+def _cpu_seconds() -> dict[int, float]:
+    """What each engine has used so far, with the processes that it started and that have ended."""
+    found = {}
+    for process in multiprocessing.active_children():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            told = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            found[process.pid or 0] = sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def _serve(pipe: Connection, log: str, job: Job) -> None:

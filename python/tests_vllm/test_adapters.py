@@ -10,7 +10,7 @@ from typing import Any
 
 from conftest import Daemon
 
-from tests_engines.engines import START_S, Job, processes
+from tests_engines.engines import Job, heard, processes
 
 
 def _serve(pipe: Connection, socket: str, *arguments: Any) -> None:
@@ -31,8 +31,7 @@ def answers(
     process = processes.Process(target=_serve, args=given, daemon=True)
     process.start()
     theirs.close()
-    assert ours.poll(START_S)
-    found = ours.recv()
+    found = heard(ours, str)
     process.join()
     return found
 
