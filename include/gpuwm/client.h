@@ -817,10 +817,14 @@ int gpuwm_reservation_free(struct gpuwm_reservation *reservation);
  * backtrace. The handler passes every other SIGSEGV on to the one that was there before. A handler
  * that the program installs later replaces this one, unless the later one calls it.
  *
+ * The line ends with what helps: "write into a copy, or attach with " and `private_writes`, how this
+ * program asks for private writes; a language's binding says it in its own words. The text is copied,
+ * up to 79 bytes. NULL: "private_writes". Later calls change nothing.
+ *
  * The handler calls only async-signal-safe functions. A write by a GPU's kernel raises no signal:
  * CUDA ends the context, and the next calls return CUDA_ERROR_ILLEGAL_ADDRESS without an
  * address. */
-void gpuwm_name_faults(void);
+void gpuwm_name_faults(const char *private_writes);
 
 /* ---- raw handles: for programs that map the memory themselves ---------- */
 

@@ -45,9 +45,12 @@ FUTEX, FUTEX_WAIT = {"x86_64": "202", "aarch64": "98"}[platform.machine()], "0x0
 _libc = ctypes.CDLL(None)
 _HEADERS = sorted(pathlib.Path(__file__).parents[2].glob("include/gpuwm/*.h"))
 _NAMES_OF_C = {name for file in _HEADERS for name in re.findall(r"\bgpuwm_\w+", file.read_text())}
-# What no error may say to a user of Python: names of C, and its words. `p.detach()` is torch's. A
-# region is the library's word for a pool, a queue, blocks or scratch memory.
-WORDS_OF_C = re.compile(rf"\b(?:{'|'.join(sorted(_NAMES_OF_C))}|NULL|[Dd]etach(?!\()(?:ed|es)?)\b")
+# What no error may say to a user of Python: names of C, and its words. `p.detach()` is torch's. Of
+# private_writes Python says writes="private", and errors say "private writes". A region is the
+# library's word for a pool, a queue, blocks or scratch memory.
+WORDS_OF_C = re.compile(
+    rf"\b(?:{'|'.join(sorted(_NAMES_OF_C))}|NULL|private_writes|[Dd]etach(?!\()(?:ed|es)?)\b"
+)
 REGION = re.compile(r"(?<![\w./\"-])region(?![\w./\"-])")
 on_host = pytest.mark.skipif(BACKEND != "host", reason="needs memory that the CPU reads")
 # Models of these tests lie where the versions do.

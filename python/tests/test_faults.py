@@ -24,7 +24,7 @@ WRITES = {
 }
 SAYS = (
     "gpuwm: SIGSEGV: a write into tensor norm.weight of faults@v1, which is shared and read-only: "
-    "write into a copy, or attach with private writes\n"
+    'write into a copy, or attach with writes="private"\n'
 )
 
 

@@ -48,8 +48,8 @@ static int end_of(void (*act)(void *data), void *data)
 static void name_faults_and_write(void *address)
 {
 	signal(SIGSEGV, SIG_DFL); /* a sanitizer's own handler would only exit */
-	gpuwm_name_faults();
-	gpuwm_name_faults(); /* once more changes nothing */
+	gpuwm_name_faults(NULL);
+	gpuwm_name_faults("nothing"); /* once more changes nothing */
 	*(volatile char *)address = 1;
 }
 
@@ -68,7 +68,7 @@ static void handle_with_info(int number, siginfo_t *info, void *context)
 static void write_with_a_handler(void *address)
 {
 	signal(SIGSEGV, handle);
-	gpuwm_name_faults();
+	gpuwm_name_faults(NULL);
 	*(volatile char *)address = 1;
 }
 
@@ -77,7 +77,7 @@ static void write_with_a_handler_of_three_arguments(void *address)
 	struct sigaction action = {.sa_sigaction = handle_with_info, .sa_flags = SA_SIGINFO};
 
 	sigaction(SIGSEGV, &action, NULL);
-	gpuwm_name_faults();
+	gpuwm_name_faults(NULL);
 	*(volatile char *)address = 1;
 }
 
@@ -85,7 +85,7 @@ static void send_to_oneself(void *unused)
 {
 	(void)unused;
 	signal(SIGSEGV, SIG_DFL);
-	gpuwm_name_faults();
+	gpuwm_name_faults(NULL);
 	kill(getpid(), SIGSEGV);
 	pause();
 }
@@ -102,11 +102,19 @@ static void names(void *address, const char *what)
 {
 	char expected[256];
 
-	snprintf(expected, sizeof(expected), "gpuwm: SIGSEGV: a write into %s, which is shared and read-only",
+	snprintf(expected, sizeof(expected),
+		 "gpuwm: SIGSEGV: a write into %s, which is shared and read-only: "
+		 "write into a copy, or attach with private_writes\n",
 		 what);
 	cr_assert(eq(int, end_of(name_faults_and_write, address), SIGSEGV));
-	cr_assert(eq(int, strncmp(said, expected, strlen(expected)), 0), "%s", said);
-	cr_assert(eq(int, said[strlen(said) - 1], '\n'));
+	cr_assert(eq(str, (char *)said, expected));
+}
+
+static void name_faults_in_other_words(void *address)
+{
+	signal(SIGSEGV, SIG_DFL);
+	gpuwm_name_faults("writes=\"private\"");
+	*(volatile char *)address = 1;
 }
 
 Test(fault, names_the_tensor_and_the_version)
@@ -122,6 +130,15 @@ Test(fault, names_the_tensor_and_the_version)
 		names((void *)tensor.data, what);
 		names((char *)tensor.data + tensor.bytes - 1, what);
 	}
+	gpuwm_detach(mapping);
+}
+
+Test(fault, says_how_the_program_asks_for_private_writes)
+{
+	struct gpuwm_mapping *mapping = attach_to("m@v1");
+
+	cr_assert(eq(int, end_of(name_faults_in_other_words, (void *)find(mapping, "a").data), SIGSEGV));
+	cr_assert(strstr(said, "or attach with writes=\"private\"\n") != NULL, "%s", said);
 	gpuwm_detach(mapping);
 }
 

@@ -42,7 +42,7 @@ static int compare_attachments(const struct mapped_part *a, const struct mapped_
 		return error_set(error, -EXDEV, "attach both with the same peers, in one order",
 				 "other peers: other GPUs may read %s than %s", a->label, b->label);
 	if (left->private_writes != right->private_writes)
-		return error_set(error, -EINVAL, "attach both with private_writes, or neither",
+		return error_set(error, -EINVAL, "attach both with private writes, or neither",
 				 "of %s and %s only %s may be written privately", a->label, b->label,
 				 left->private_writes ? a->label : b->label);
 	return 0;

@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 static bool installed; /* under fork_lock */
 static struct sigaction previous; /* what SIGSEGV did before */
+static char private_writes[80] = "private_writes"; /* how the program asks for them */
 
 /* Where an address lies in a part. */
 struct place {
@@ -70,7 +72,9 @@ static void fault_tell(const struct place *place)
 		tensor ? tensor : "",
 		" of ",
 		place->part->label,
-		", which is shared and read-only: write into a copy, or attach with private writes\n",
+		", which is shared and read-only: write into a copy, or attach with ",
+		private_writes,
+		"\n",
 	};
 	struct iovec pieces[sizeof(words) / sizeof(words[0])];
 	ssize_t written;
@@ -115,12 +119,14 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	errno = saved;
 }
 
-void gpuwm_name_faults(void)
+void gpuwm_name_faults(const char *words)
 {
 	struct sigaction action;
 
 	fork_lock();
 	if (!installed) {
+		if (words)
+			snprintf(private_writes, sizeof(private_writes), "%s", words);
 		/* It runs as the handler before it was to run, since that may be called from it. */
 		sigaction(SIGSEGV, NULL, &previous);
 		action = previous;

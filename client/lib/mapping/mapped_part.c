@@ -249,7 +249,7 @@ static int part_open_device(const struct grant *grant, const struct gpuwm_attach
 		return r;
 	if (options->private_writes && !ret->ops->private_writes)
 		return error_set(error, -ENOTSUP,
-				 "attach without private_writes, and copy what is to be written",
+				 "attach without private writes, and copy what is to be written",
 				 "a GPU has no copy on write: nobody can write into %s@%s privately",
 				 grant->version.model, grant->version.tag);
 	ret->private_writes = options->private_writes;

@@ -300,7 +300,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_dlpack": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
     "gpuwm_dlpack_many": (c_int, (_HANDLE, POINTER(c_uint64), c_size_t, POINTER(c_void_p))),
     "gpuwm_dlpack_versioned": (c_int, (_HANDLE, c_void_p, POINTER(c_void_p))),
-    "gpuwm_name_faults": (None, ()),
+    "gpuwm_name_faults": (None, (c_char_p,)),
     "gpuwm_reserve": (c_int, (c_char_p, c_uint64, _HANDLE_OUT)),
     "gpuwm_reservation_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
     "gpuwm_vacate": (c_int, (_HANDLE,)),

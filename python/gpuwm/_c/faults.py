@@ -23,4 +23,4 @@ def expect(handle: Handle) -> None:
 def _install() -> None:
     """Installs the handler once, so that one that the program installs later is not replaced."""
     if os.environ.get("GPUWM_NAME_FAULTS") != OFF:
-        lib.load().gpuwm_name_faults()
+        lib.load().gpuwm_name_faults(b'writes="private"')
