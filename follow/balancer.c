@@ -1,6 +1,9 @@
 #include "balancer.h"
 #include "slots.h"
+#include "../base/beneath.h"
 #include "../base/grow.h"
+#include "../base/leftover.h"
+#include "../base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,22 +169,46 @@ void balancer_apply(struct balancer *balancer, struct route *route)
 
 /* ---- what the next one is to begin with ---- */
 
-/* A HAProxy that starts meanwhile reads the old file or the new one. */
-static int replace_file(const char *path, const char *text)
+/* Others may write into the folder too: it is HAProxy's. */
+static int replace_file_in(int folder, const char *name, const char *text)
 {
-	char beside[PATH_BYTES_MAX + 8];
-	int fd, r;
+	char beside[NAME_MAX + 1];
+	struct leftovers left;
+	struct stat st;
+	int r = leftover_name(name, beside), fd;
 
-	if (snprintf(beside, sizeof(beside), "%s.new", path) >= (int)sizeof(beside))
-		return -ENAMETOOLONG;
-	fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (r < 0)
+		return r;
+	leftovers_remove(folder, &left);
+	fd = beneath_make(folder, beside, O_WRONLY, 0644, &st);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	r = file_write_all(fd, text, strlen(text));
 	if (r == 0)
 		r = file_write_all(fd, "\n", 1);
 	close(fd);
-	return r == 0 && rename(beside, path) < 0 ? -errno : r;
+	if (r == 0 && renameat(folder, beside, folder, name) < 0)
+		r = -errno;
+	if (r < 0)
+		unlinkat(folder, beside, 0);
+	return r;
+}
+
+/* A HAProxy that starts meanwhile reads the old file or the new one. */
+static int replace_file(const char *path, const char *text)
+{
+	char above[PATH_BYTES_MAX + 1];
+	const char *name = path_last(path);
+	int folder, r;
+
+	if (snprintf(above, sizeof(above), "%.*s.", (int)(name - path), path) >= (int)sizeof(above))
+		return -ENAMETOOLONG;
+	folder = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (folder < 0)
+		return -errno;
+	r = replace_file_in(folder, name, text);
+	close(folder);
+	return r;
 }
 
 void balancer_write(struct balancer *balancer)

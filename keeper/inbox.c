@@ -1,26 +1,85 @@
 #include "notify.h"
+#include "../base/leftover.h"
 #include "../service/log.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define FOLDER_PREFIX "gpuwm-keeper-"
+#define SOCKET_NAME "notify"
+#define MAKER_NAME "keeper" /* a link that leads nowhere: its text says whose the folder is (base/leftover.h) */
+
+/* Removes a folder of a keeper of this user that was killed. */
+static void folder_remove_left(int where, const char *name)
+{
+	int folder = openat(where, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char maker[LEFTOVER_MAKER_BYTES];
+	ssize_t length;
+	struct stat st;
+
+	if (folder < 0)
+		return;
+	length = readlinkat(folder, MAKER_NAME, maker, sizeof(maker) - 1);
+	if (length > 0 && fstat(folder, &st) == 0 && st.st_uid == geteuid()) {
+		maker[length] = '\0';
+		if (leftover_maker_look(maker) == MAKER_GONE) {
+			unlinkat(folder, SOCKET_NAME, 0);
+			unlinkat(folder, MAKER_NAME, 0);
+			unlinkat(where, name, AT_REMOVEDIR);
+		}
+	}
+	close(folder);
+}
+
+static void folders_remove_left(const char *path)
+{
+	DIR *where = opendir(path);
+	const struct dirent *entry;
+
+	/* cppcheck-suppress readdirCalled ; there is one thread */
+	while (where && (entry = readdir(where))) {
+		if (strncmp(entry->d_name, FOLDER_PREFIX, strlen(FOLDER_PREFIX)) == 0)
+			folder_remove_left(dirfd(where), entry->d_name);
+	}
+	if (where)
+		closedir(where);
+}
+
+#define INBOX_LINK_BYTES (sizeof(((struct inbox *)0)->folder) + sizeof(MAKER_NAME) + 1)
+
+static void folder_link(const struct inbox *inbox, char ret[INBOX_LINK_BYTES])
+{
+	snprintf(ret, INBOX_LINK_BYTES, "%s/" MAKER_NAME, inbox->folder);
+}
 
 static int folder_make(struct inbox *inbox, const char *where)
 {
-	int length = snprintf(inbox->path, sizeof(inbox->path), "%s/gpuwm-keeper-XXXXXX/notify", where);
+	int length =
+		snprintf(inbox->path, sizeof(inbox->path), "%s/" FOLDER_PREFIX "XXXXXX/" SOCKET_NAME, where);
+	char maker[LEFTOVER_MAKER_BYTES], link[INBOX_LINK_BYTES];
 
 	if (length < 0 || (size_t)length >= sizeof(inbox->path))
 		return -ENAMETOOLONG;
 	memcpy(inbox->folder, inbox->path, (size_t)length + 1);
 	*strrchr(inbox->folder, '/') = '\0';
+	folders_remove_left(where);
 	if (!mkdtemp(inbox->folder)) {
 		inbox->folder[0] = '\0';
 		return -errno;
 	}
 	memcpy(inbox->path, inbox->folder, strlen(inbox->folder));
+	folder_link(inbox, link);
+	leftover_maker_write(maker);
+	/* Without it nobody removes the folder after a kill. */
+	if (symlink(maker, link) < 0)
+		log_warning("%s can't be made: %s", link, strerror(errno));
 	return 0;
 }
 
@@ -75,7 +134,11 @@ void inbox_close(struct inbox *inbox)
 	if (inbox->fd >= 0)
 		close(inbox->fd);
 	if (inbox->folder[0]) {
+		char link[INBOX_LINK_BYTES];
+
+		folder_link(inbox, link);
 		unlink(inbox->path);
+		unlink(link);
 		rmdir(inbox->folder);
 	}
 	*inbox = (struct inbox){.fd = -1};

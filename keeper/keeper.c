@@ -379,7 +379,8 @@ void ready_file_set(const char *path, bool ready)
 	if (!ready) {
 		code = unlink(path) < 0 && errno != ENOENT ? errno : 0;
 	} else {
-		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		/* O_NONBLOCK: another user may have made a FIFO there. */
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
 		code = fd < 0 ? errno : 0;
 		if (fd >= 0)
 			close(fd);

@@ -58,6 +58,8 @@ static int listen_at(const char *path)
 	if (lstat(path, &stale) == 0) {
 		if (!S_ISSOCK(stale.st_mode))
 			return -EEXIST;
+		if (stale.st_uid != geteuid()) /* a keeper of that user may begin there at any time */
+			return -EPERM;
 		if (unlink(path) < 0)
 			return -errno;
 	} else if (errno != ENOENT) {

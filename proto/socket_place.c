@@ -223,6 +223,43 @@ int socket_file_check(const char *path, struct error *error)
 	return error_set(error, -EEXIST, "remove it, " ELSEWHERE, "%s exists and is no socket", path);
 }
 
+int socket_file_set_access(const char *path, gid_t group, mode_t mode)
+{
+	char link[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+	int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC), r = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (fstat(fd, &st) < 0)
+		r = -errno;
+	else if (!S_ISSOCK(st.st_mode))
+		r = -ESTALE;
+	else if ((group != (gid_t)-1 && fchownat(fd, "", (uid_t)-1, group, AT_EMPTY_PATH) < 0) ||
+		 chmod(link, mode) < 0) /* fchmod wants a file that is open */
+		r = -errno;
+	close(fd);
+	return r;
+}
+
+int socket_file_remove_stale(const char *path, struct error *error)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : error_set(error, -errno, NULL, "%s: %s", path, strerror(errno));
+	if (st.st_uid != geteuid())
+		return error_set(error, -EPERM,
+				 "remove it if no gpuwmd of that user is to come back, " ELSEWHERE,
+				 "the stale socket %s belongs to user %u, and gpuwmd runs as user %u", path,
+				 (unsigned)st.st_uid, (unsigned)geteuid());
+	if (unlink(path) < 0 && errno != ENOENT)
+		return error_set(error, -errno, NULL, "the stale socket %s could not be removed: %s", path,
+				 strerror(errno));
+	return 0;
+}
+
 /* "/" for what lies there. False: the path has no folder. */
 static bool folder_of(const char *path, char ret_folder[SOCKET_PATH_BYTES_MAX + 1])
 {

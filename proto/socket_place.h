@@ -55,6 +55,13 @@ int socket_path_check(const char *path, struct error *error);
  * -errno if it can't be looked at. */
 int socket_file_check(const char *path, struct error *error);
 
+/* Gives the socket at the path to a group ((gid_t)-1: leaves it) and sets its mode. Follows no link there, since whoever may write into the
+ * folder could put one in the socket's place. Returns 0, or -errno: -ESTALE if something else lies at the path. */
+int socket_file_set_access(const char *path, gid_t group, mode_t mode);
+/* Removes a socket that nobody serves, if it is this user's. Returns 0 also if it is gone. Fails with -EPERM and the owner's number in the
+ * message, and with -errno. */
+int socket_file_remove_stale(const char *path, struct error *error);
+
 /* Judges the path for a gpuwmd of this user. Returns 0. Fails with:
  * - -ENAMETOOLONG;
  * - -ENOENT: neither the path's folder is there nor the one above it (gpuwmd makes one folder);

@@ -5,14 +5,17 @@
 #include "exit.h"
 #include "line.h"
 #include "output.h"
+#include "patience.h"
 #include "table.h"
 #include "terminal.h"
 
 #include "../../base/bytes.h"
 #include "../../base/clock.h"
+#include "../../base/leftover.h"
 #include "../../base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -20,10 +23,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#define STALL_MS_MAX (UINT64_C(24) * 3600 * 1000) /* a day: a longer one is a mistake */
+#define HANGS                                                                                                  \
+	"does its server run? What was written has temporary names, and the next save into the folder removes it"
+
 static bool force, no_describe;
+static struct option_number stall;
 static const struct option_row save_options[] = {
 	{"force", "replace files with the same names", .into = &force},
 	{"no-describe", "only write the files: the version keeps the source that it has", .into = &no_describe},
+	{"stall", "end if the file system does nothing for this time (default: 2m)", "TIME", take_time, &stall,
+	 .most = STALL_MS_MAX},
 	{0},
 };
 
@@ -97,6 +107,7 @@ static int advance(uint64_t bytes, uint64_t total, void *data)
 {
 	struct saving *saving = data;
 
+	patience_beat();
 	saving->done += bytes;
 	saving->total = total;
 	if (!saving->quiet)
@@ -142,6 +153,21 @@ static json_t *left_out(const struct saving *saving)
 	return NULL;
 }
 
+/* What other saves left and this one may not remove. NULL: nothing. */
+static json_t *temporary_left(const struct saving *saving)
+{
+	int folder = open(saving->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct leftovers left = {0};
+
+	if (folder < 0)
+		return NULL;
+	leftovers_remove(folder, &left);
+	close(folder);
+	return left.unknown > 0
+		       ? json_pack("{s:I, s:s}", "count", (json_int_t)left.unknown, "example", left.example)
+		       : NULL;
+}
+
 /* ---- describing ----------------------------------------------------------- */
 
 /* Whether these files could describe the version or not, they are there. */
@@ -149,8 +175,13 @@ static int saved_describe(struct gpuwm_client *client, const struct saving *savi
 {
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
 	size_t count = 0;
-	char *path = realpath(saving->folder, NULL);
-	int r = path ? gpuwm_describe(client, saving->id, path, jobs, &count) : -errno;
+	char *path;
+	int r;
+
+	patience_begin(saving->folder, stall.given ? stall.value : PATIENCE_MS, HANGS);
+	path = realpath(saving->folder, NULL);
+	patience_end();
+	r = path ? gpuwm_describe(client, saving->id, path, jobs, &count) : -errno;
 
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		do
@@ -171,7 +202,7 @@ static int saved_describe(struct gpuwm_client *client, const struct saving *savi
 static int saved_print(const json_t *result)
 {
 	char size[BYTES_TEXT];
-	const json_t *name;
+	const json_t *name, *left;
 	size_t i;
 
 	say("%s is saved in %s: %s%s", answer_text(result, "ref"), answer_text(result, "folder"),
@@ -180,22 +211,34 @@ static int saved_print(const json_t *result)
 	json_array_foreach(json_object_get(result, "left_out"), i, name)
 		say("the small file \"%s\" is left out: a folder does not get such a name",
 		    json_string_value(name));
+	left = json_object_get(result, "temporary");
+	if (left)
+		say("%llu file%s of saves on other hosts, in other containers or before a reboot lie there, such as "
+		    "%s: remove them if no such save runs",
+		    (unsigned long long)answer_number(left, "count"),
+		    answer_number(left, "count") == 1 ? "" : "s", answer_text(left, "example"));
 	return EXIT_DONE;
 }
 
 static int saving_run(struct gpuwm_client *client, struct saving *saving)
 {
 	static const struct view view = {saved_print, cell_text, "folder", NULL};
-	json_t *left;
-	int code = write_all(saving, force), shown;
+	json_t *left = NULL, *temporary = NULL;
+	int code, shown;
 
+	patience_begin(saving->folder, stall.given ? stall.value : PATIENCE_MS, HANGS);
+	code = write_all(saving, force);
+	if (code == EXIT_DONE) {
+		left = left_out(saving);
+		temporary = temporary_left(saving);
+	}
+	patience_end();
 	if (code != EXIT_DONE)
 		return code;
-	left = left_out(saving);
 	detach_all(saving);
-	saving->result =
-		json_pack("{s:s, s:s, s:s, s:I, s:o*}", "ref", saving->name, "version", saving->id, "folder",
-			  saving->folder, "bytes", (json_int_t)saving->total, "left_out", left);
+	saving->result = json_pack("{s:s, s:s, s:s, s:I, s:o*, s:o*}", "ref", saving->name, "version",
+				   saving->id, "folder", saving->folder, "bytes", (json_int_t)saving->total,
+				   "left_out", left, "temporary", temporary);
 	if (!no_describe)
 		code = saved_describe(client, saving);
 	shown = result_show(saving->result, &view);

@@ -1,6 +1,7 @@
 #include "load.h"
 
 #include "exit.h"
+#include "patience.h"
 
 #include "../../base/limits.h"
 
@@ -81,13 +82,19 @@ static int unknown(const char *name)
 /* The size of a pipe is not known before its end. */
 static int file_read(const char *path, char **ret)
 {
-	FILE *file = fopen(path, "re");
-	char *text = file ? calloc(1, CUT_BYTES_MAX + 2) : NULL;
-	size_t bytes = text ? fread(text, 1, CUT_BYTES_MAX + 1, file) : 0;
-	int failed = !text || ferror(file) ? errno : 0;
+	FILE *file;
+	char *text;
+	size_t bytes;
+	int failed;
 
+	patience_begin(path, PATIENCE_MS, NULL);
+	file = fopen(path, "re");
+	text = file ? calloc(1, CUT_BYTES_MAX + 2) : NULL;
+	bytes = text ? fread(text, 1, CUT_BYTES_MAX + 1, file) : 0;
+	failed = !text || ferror(file) ? errno : 0;
 	if (file)
 		fclose(file);
+	patience_end();
 	if (failed == 0 && bytes <= CUT_BYTES_MAX && strlen(text) == bytes) {
 		*ret = text;
 		return EXIT_DONE;

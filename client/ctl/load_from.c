@@ -1,6 +1,7 @@
 #include "load.h"
 
 #include "answer.h"
+#include "patience.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -66,7 +67,9 @@ static int hub_pass_files(const char *text, const struct hub_snapshot *snapshot,
 		from->source = NULL;
 		return exit_with(EXIT_FAILED, NULL, "out of memory");
 	}
+	patience_begin(snapshot->folder, PATIENCE_MS, NULL);
 	code = hub_files_open(snapshot, &from->files);
+	patience_end();
 	if (code != EXIT_DONE)
 		return code;
 	snprintf(
@@ -82,8 +85,11 @@ static int hub_find_source(struct gpuwm_client *client, const char *text, const 
 			   struct load_from *from)
 {
 	struct hub_snapshot snapshot;
-	int code = hub_find(text, &snapshot);
+	int code;
 
+	patience_begin(text, PATIENCE_MS, NULL);
+	code = hub_find(text, &snapshot);
+	patience_end();
 	if (code != EXIT_DONE)
 		return code;
 	hub_ref(&snapshot, from->ref);

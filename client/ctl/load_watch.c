@@ -3,6 +3,7 @@
 #include "exit.h"
 #include "hub.h"
 #include "output.h"
+#include "patience.h"
 #include "terminal.h"
 
 #include "../../base/clock.h"
@@ -222,7 +223,12 @@ char *load_source(const char *source)
 	char *directory, *path = NULL;
 
 	if (hub_is_source(source)) {
-		if (hub_find(source, &snapshot) != EXIT_DONE)
+		int code;
+
+		patience_begin(source, PATIENCE_MS, NULL);
+		code = hub_find(source, &snapshot);
+		patience_end();
+		if (code != EXIT_DONE)
 			return NULL;
 		path = snapshot.folder;
 		snapshot.folder = NULL;

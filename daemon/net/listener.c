@@ -39,7 +39,9 @@ struct listener {
 	char path[LISTENER_PATH_BYTES - 1];
 	int sock, lock;
 	int spare; /* given up to refuse a connection when descriptors have run out */
-	bool bound; /* the path is ours to unlink */
+	bool bound; /* the path is ours to unlink, while the socket there is */
+	dev_t device; /* of the socket there */
+	ino_t inode;
 	bool given_up; /* the fd store has an own socket that is not used any more */
 	unsigned handles; /* to close: 0 before it accepts */
 	uv_poll_t poll;
@@ -57,12 +59,7 @@ static int listener_remove_stale(const struct listener *l, struct error *error)
 	if (r <= 0)
 		return r;
 	r = socket_lock_check_unserved(l->path, PREDECESSOR_END_MS, error);
-	if (r < 0)
-		return r;
-	if (unlink(l->path) < 0)
-		return error_set(error, -errno, NULL, "the stale socket %s could not be removed: %s", l->path,
-				 strerror(errno));
-	return 0;
+	return r < 0 ? r : socket_file_remove_stale(l->path, error);
 }
 
 static int set_access(const struct listener *l, const char *group, unsigned mode, struct error *error)
@@ -74,18 +71,17 @@ static int set_access(const struct listener *l, const char *group, unsigned mode
 
 	if (r < 0)
 		return r;
-	if (group[0] && lchown(l->path, (uid_t)-1, gid) < 0)
-		return error_set(error, -errno, NULL, "%s could not be given to the group %s: %s", l->path,
-				 group, strerror(errno));
-	if (chmod(l->path, mode) < 0)
-		return error_set(error, -errno, NULL, "the mode of %s could not be set: %s", l->path,
-				 strerror(errno));
+	r = socket_file_set_access(l->path, gid, mode);
+	if (r < 0)
+		return error_set(error, r, NULL, "%s could not be given the mode %04o%s%s: %s", l->path, mode,
+				 group[0] ? " and the group " : "", group, strerror(-r));
 	return 0;
 }
 
 static int bind_own(struct listener *l, struct error *error)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct stat made = {0};
 	mode_t mask;
 	int r;
 
@@ -101,7 +97,9 @@ static int bind_own(struct listener *l, struct error *error)
 		return error_set(error, r,
 				 "its folder needs room and gpuwmd's right to write; or take another --socket",
 				 "gpuwmd could not bind the socket %s: %s", l->path, strerror(-r));
-	l->bound = true;
+	l->bound = lstat(l->path, &made) == 0;
+	l->device = made.st_dev;
+	l->inode = made.st_ino;
 	return 0;
 }
 
@@ -448,13 +446,16 @@ static void listener_on_closed(uv_handle_t *handle)
 
 struct listener *listener_close(struct listener *l)
 {
+	struct stat at_path;
+
 	if (!l)
 		return NULL;
 	if (l->handles > 0) {
 		uv_close((uv_handle_t *)&l->poll, listener_on_closed);
 		uv_close((uv_handle_t *)&l->retry, listener_on_closed);
 	}
-	if (l->bound)
+	if (l->bound && lstat(l->path, &at_path) == 0 && at_path.st_dev == l->device &&
+	    at_path.st_ino == l->inode)
 		unlink(l->path);
 	if (l->sock >= 0)
 		close(l->sock);

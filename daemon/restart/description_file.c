@@ -1,5 +1,6 @@
 #include "description_file.h"
 
+#include "../../base/beneath.h"
 #include "../../base/limits.h"
 
 #include <assert.h>
@@ -148,14 +149,15 @@ static int write_file(int fd, const struct description_bytes *what)
 int description_file_write(int folder, const char *name, const struct description_bytes *what)
 {
 	char temporary[FILE_NAME_BYTES];
+	struct stat st;
 	int fd, r;
 
 	snprintf(temporary, sizeof(temporary), "%s%s", name, DESCRIPTION_NEW);
 	if (unlinkat(folder, temporary, 0) < 0 && errno != ENOENT)
 		return -errno;
-	fd = openat(folder, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = beneath_make(folder, temporary, O_RDWR, 0600, &st);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	r = write_file(fd, what);
 	if (close(fd) < 0 && r == 0)
 		r = -errno;

@@ -1,20 +1,14 @@
 #include "roots.h"
 
+#include "../../base/beneath.h"
 #include "../../base/limits.h"
 #include "../../service/root.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* The kernel returns EAGAIN if something was renamed while it walked "..". */
-#define WALK_TRIES 64
 
 /* Returns what follows the root in `path`, or NULL if the root does not contain it. */
 static const char *below(const char *root, const char *path)
@@ -33,23 +27,6 @@ static const char *below(const char *root, const char *path)
 
 #define READ (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 #define LOOK_AT_LINK (O_PATH | O_NOFOLLOW | O_CLOEXEC) /* at the link itself, if the path ends in one */
-
-int beneath_open_in(int folder, const char *name, int flags, enum beneath_links links)
-{
-	struct open_how how = {
-		.flags = (uint64_t)flags,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS |
-			   (links == BENEATH_NO_LINKS ? RESOLVE_NO_SYMLINKS : 0),
-	};
-	long fd = -1;
-
-	for (int i = 0; i < WALK_TRIES; i++) {
-		fd = syscall(SYS_openat2, folder, name, &how, sizeof(how));
-		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
-			break;
-	}
-	return fd < 0 ? -errno : (int)fd;
-}
 
 /* Returns a descriptor or -errno, as openat2 does. */
 static int open_in(const char *root, const char *rest, int flags)

@@ -3,6 +3,7 @@
 #include "format.h"
 #include "name_list.h"
 #include "roots.h"
+#include "../../base/beneath.h"
 #include "../../base/utf8.h"
 
 #include <dirent.h>

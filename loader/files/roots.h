@@ -28,14 +28,6 @@ struct roots {
  * missing, with -ENOENT, and with any other -errno, which names the path. */
 int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struct error *error);
 
-enum beneath_links {
-	BENEATH_LINKS, /* are followed where they stay in the folder */
-	BENEATH_NO_LINKS, /* fail with -ELOOP, wherever they lead */
-};
-/* Opens a name beneath an open folder. flags: of open. Returns a descriptor, or -errno as openat2 does: -EXDEV if a link leads out
- * of the folder. */
-int beneath_open_in(int folder, const char *name, int flags, enum beneath_links links);
-
 /* ---- the roots that a service sets for its own loaders ----
  *
  * They are the lines `root` of [loader] in gpuwmd's configuration. Besides them only [peers] in that file concerns a loader. */

@@ -1,11 +1,15 @@
 /* gpuwmctl save: a version as files, which anybody can load, and from which the version itself comes back. */
 #include "tiers.h"
+#include "base/leftover.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 SYSTEM_SUITE(ctl_save);
@@ -147,6 +151,62 @@ GPUWMD_TEST(ctl_save, anybody_can_load_what_was_saved)
 }
 
 /* ---- what it refuses --------------------------------------------------------- */
+
+/* A file system whose server never answers: FUSE without a program. */
+GPUWMD_TEST(ctl_save, a_file_system_that_hangs_is_told_and_ends_it)
+{
+	const char *path = strdup(path_in(d, "hangs"));
+	char options[96];
+	int server;
+
+	if (geteuid() != 0)
+		cr_skip("only root can mount a file system that hangs");
+	server = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0", server);
+	if (server < 0 || mkdir(path, 0700) < 0 ||
+	    mount("gpuwm-test", path, "fuse", MS_NOSUID | MS_NODEV, options) < 0)
+		cr_skip("this kernel has no FUSE");
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	CTL_IS(7, "save", "m@v1", path, "--stall", "1s");
+	SAYS("the file system of ");
+	SAYS("has not answered for 1.0 s");
+	SAYS("does its server run?");
+	cr_assert_eq(umount2(path, MNT_DETACH), 0);
+	close(server);
+	rmdir(path);
+	free((char *)path);
+	DROP(d, "m@v1");
+}
+
+/* A killed one leaves files with temporary names. */
+GPUWMD_TEST(ctl_save, the_next_one_removes_what_a_killed_one_left)
+{
+	const char *folder = strdup(path_in(d, "out"));
+	char maker[LEFTOVER_MAKER_BYTES], left[300], foreign[300];
+	int ends[2];
+
+	cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
+	if (fork() == 0) {
+		leftover_maker_write(maker);
+		_exit(write(ends[1], maker, sizeof(maker)) == sizeof(maker) ? 0 : 1);
+	}
+	cr_assert_eq(read(ends[0], maker, sizeof(maker)), (ssize_t)sizeof(maker));
+	wait(NULL);
+	close(ends[0]);
+	close(ends[1]);
+	cr_assert_eq(mkdir(folder, 0700), 0);
+	snprintf(left, sizeof(left), "%s/.model.safetensors.by-%s.0123456789abcdef.tmp", folder, maker);
+	close(open(left, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	maker[0] = maker[0] == 'f' ? 'e' : 'f';
+	snprintf(foreign, sizeof(foreign), "%s/.model.safetensors.by-%s.0123456789abcdef.tmp", folder, maker);
+	close(open(foreign, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	CTL_IS(0, "save", "m@v1", folder);
+	SAYS("1 file of saves on other hosts, in other containers or before a reboot");
+	cr_assert(access(left, F_OK) < 0 && access(foreign, F_OK) == 0);
+	free((char *)folder);
+	DROP(d, "m@v1");
+}
 
 GPUWMD_TEST(ctl_save, files_outside_of_the_roots_are_written_and_describe_nothing)
 {

@@ -4,8 +4,10 @@
 
 #include <criterion/redirect.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct fake_haproxy *fake;
@@ -255,6 +257,26 @@ Test(balancer, the_state_file_follows_changes)
 	unlink(path);
 	balancer_write(&balancer);
 	cr_expect_str_eq(content(path), "", "nothing has changed");
+}
+
+/* Whoever may write into the folder can make a link there, or a FIFO. */
+Test(balancer, the_state_file_is_written_to_no_file_that_others_made)
+{
+	char path[128], beside[140], victim[128];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/state", fake->folder);
+	snprintf(beside, sizeof(beside), "%s.new", path);
+	snprintf(victim, sizeof(victim), "%s/victim", fake->folder);
+	close(open(victim, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	cr_assert_eq(symlink(victim, path) | symlink(victim, beside), 0);
+	balancer.state_file = path;
+	balancer_write(&balancer);
+	cr_expect(balancer.is_written);
+	cr_expect_str_eq(content(victim), "", "what a link leads to is as it was");
+	cr_expect(lstat(path, &st) == 0 && S_ISREG(st.st_mode));
+	unlink(beside);
+	unlink(victim);
 }
 
 Test(balancer, a_state_file_that_cant_be_written_is_told)

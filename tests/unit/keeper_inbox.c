@@ -1,4 +1,5 @@
 #include "keeper/notify.h"
+#include "base/leftover.h"
 #include "tests/support/any/fd_count.h"
 
 #include <criterion/criterion.h>
@@ -185,4 +186,26 @@ Test(keeper_inbox, a_place_that_is_none_is_refused, .init = cr_redirect_stderr)
 	cr_expect_eq(inbox_open(&inbox, "/nonexistent"), -ENOENT);
 	cr_expect_eq(inbox_open(&inbox, long_name), -ENAMETOOLONG);
 	inbox_close(&inbox);
+}
+
+/* Of a keeper that was killed: the link in it names the process. */
+Test(keeper_inbox, a_folder_that_a_killed_keeper_left_is_removed)
+{
+	char place[] = "/tmp/gpuwm-inbox-XXXXXX", left[64], link[80], maker[LEFTOVER_MAKER_BYTES];
+
+	cr_assert(mkdtemp(place));
+	leftover_maker_write(maker);
+	snprintf(left, sizeof(left), "%s/gpuwm-keeper-lives", place);
+	snprintf(link, sizeof(link), "%s/keeper", left);
+	cr_assert_eq(mkdir(left, 0700) | symlink(maker, link), 0);
+	cr_assert_eq(inbox_open(&inbox, place), 0);
+	inbox_close(&inbox);
+	cr_expect_eq(access(left, F_OK), 0, "its process lives");
+	unlink(link);
+	snprintf(strrchr(maker, '-'), 8, "-12345"); /* its pid belongs to another process by now */
+	cr_assert_eq(symlink(maker, link), 0);
+	cr_assert_eq(inbox_open(&inbox, place), 0);
+	inbox_close(&inbox);
+	cr_expect_lt(access(left, F_OK), 0);
+	cr_expect_eq(rmdir(place), 0);
 }

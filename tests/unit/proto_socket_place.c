@@ -150,3 +150,51 @@ Test(socket_place, into_which_gpuwmd_can_not_write)
 	cr_expect_eq(socket_place_check(path, 0, &error), 0, "another user's rights are not judged");
 	cr_assert_eq(seteuid(0), 0);
 }
+
+static int listen_at(const char *at)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", at);
+	cr_assert_eq(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+	return sock;
+}
+
+/* Whoever may write into the folder puts a link in the place of the socket that gpuwmd has just made. */
+Test(socket_place, where_a_link_lies_changes_no_other_file)
+{
+	char victim[64];
+	struct stat st;
+	int sock;
+
+	inside_make(0700);
+	snprintf(victim, sizeof(victim), "%s/victim", folder);
+	close(open(victim, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	cr_assert_eq(symlink(victim, path), 0);
+	cr_expect_eq(socket_file_set_access(path, (gid_t)-1, 0666), -ESTALE);
+	cr_expect(stat(victim, &st) == 0 && (st.st_mode & 0777) == 0600);
+	unlink(victim);
+	unlink(path);
+	sock = listen_at(path);
+	cr_expect_eq(socket_file_set_access(path, getegid(), 0620), 0);
+	cr_expect(lstat(path, &st) == 0 && (st.st_mode & 0777) == 0620);
+	close(sock);
+}
+
+Test(socket_place, where_a_socket_of_another_user_lies_is_not_cleared)
+{
+	int sock;
+
+	if (geteuid() != 0)
+		cr_skip("only root can make files of another user");
+	inside_make(0700);
+	sock = listen_at(path);
+	close(sock);
+	cr_assert_eq(lchown(path, NOBODY, (gid_t)-1), 0);
+	cr_expect_eq(socket_file_remove_stale(path, &error), -EPERM);
+	cr_expect(strstr(error.message, "belongs to user 65534"), "%s", error.message);
+	cr_assert_eq(lchown(path, 0, (gid_t)-1), 0);
+	cr_expect_eq(socket_file_remove_stale(path, &error), 0);
+	cr_expect_eq(socket_file_remove_stale(path, &error), 0, "it is gone");
+}

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,6 +129,7 @@ static pid_t child_start(const struct launch *launch, int output, pid_t parent)
 static int log_open(struct launch *launch, int *ret_log)
 {
 	char before[OWN_PATH + 8];
+	struct stat st;
 	int code = own_log_path(launch->own->folder, launch->log);
 
 	if (code != EXIT_DONE)
@@ -136,10 +138,12 @@ static int log_open(struct launch *launch, int *ret_log)
 	snprintf(before, sizeof(before), "%s.old", launch->log);
 	if (!launch->is_restart)
 		rename(launch->log, before);
-	*ret_log = open(launch->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	*ret_log = open(launch->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
 	if (*ret_log < 0)
 		return exit_with(EXIT_FAILED, NULL, "the log %s can't be opened: %s", launch->log,
 				 strerror(errno));
+	if (fstat(*ret_log, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return exit_with(EXIT_FAILED, "remove it", "the log %s is no file of this user", launch->log);
 	launch->log_from = lseek(*ret_log, 0, SEEK_END);
 	return EXIT_DONE;
 }

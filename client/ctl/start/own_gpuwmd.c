@@ -200,15 +200,29 @@ int own_folder_make(const char *path)
 					 "name another socket with GPUWM_SOCKET, here and for every client",
 					 "the folder %s can't be made: %s", part, strerror(errno));
 		if (!slash)
-			return EXIT_DONE;
+			break;
 		*slash = '/';
 	}
+	return EXIT_DONE;
+}
+
+/* sudo may keep HOME, in which that user could make links for what root writes. */
+static int state_folder_make(const char *path)
+{
+	struct stat st;
+	int code = own_folder_make(path);
+
+	if (code != EXIT_DONE || stat(path, &st) < 0 || st.st_uid == geteuid())
+		return code;
+	return exit_with(EXIT_FAILED, "run it as that user, or with the HOME of this one (sudo -H)",
+			 "the folder %s belongs to user %u, and gpuwmctl runs as user %u", path,
+			 (unsigned)st.st_uid, (unsigned)geteuid());
 }
 
 int own_log_path(const char *folder, char ret_path[OWN_PATH])
 {
 	char *state = socket_state_folder(), *name = NULL;
-	int code = state ? own_folder_make(state)
+	int code = state ? state_folder_make(state)
 			 : (int)exit_with(EXIT_FAILED, "set HOME",
 					  "there is no folder for the log: HOME is not set");
 

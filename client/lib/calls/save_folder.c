@@ -1,6 +1,8 @@
 #include "save.h"
 
+#include "../../../base/beneath.h"
 #include "../../../base/grow.h"
+#include "../../../base/leftover.h"
 #include "../../../base/limits.h"
 #include "../../../base/text.h"
 
@@ -16,7 +18,6 @@
 #define FOLDER_MODE 0777 /* as the umask lets them be */
 #define FILE_MODE 0666
 #define PART_BYTES_MAX NAME_MAX /* a part of a name is a name of a file system */
-#define TEMPORARY_BYTES 200 /* of a name, in its temporary name */
 
 int save_failed(const struct save *save, int code, const char *doing, const char *name)
 {
@@ -65,22 +66,19 @@ static bool has_name(const struct save *save, const char *name)
 static int add_name(struct save *save, const char *name)
 {
 	struct save_name *of = &save->names[save->name_count];
-	struct version_id random;
-	char digits[VERSION_ID_TEXT];
-	int r = version_id_new(&random);
+	char temporary[NAME_MAX + 1];
+	int r = leftover_name(name, temporary);
 
 	if (r < 0)
 		return error_set(save->error, r, NULL, "the kernel gave no random bytes: %s", strerror(-r));
-	hex128_format(random.bytes, digits);
 	of->name = strdup(name);
-	if (!of->name || asprintf(&of->temporary, ".%.*s.%.16s.tmp", TEMPORARY_BYTES, name, digits) < 0) {
+	of->temporary = strdup(temporary);
+	if (!of->name || !of->temporary) {
 		free(of->name);
+		free(of->temporary);
 		*of = (struct save_name){0};
 		return names_no_memory(save);
 	}
-	for (char *c = of->temporary; *c; c++)
-		if (*c == '/')
-			*c = '-';
 	save->name_count++;
 	return 0;
 }
@@ -156,6 +154,7 @@ static int folder_check_files(const struct save *save)
 
 int save_folder_open(struct save *save)
 {
+	struct leftovers left;
 	int r = collect_names(save);
 
 	if (r < 0)
@@ -170,6 +169,8 @@ int save_folder_open(struct save *save)
 	save->folder = open(save->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (save->folder < 0)
 		return save_failed(save, -errno, "opening the folder", NULL);
+	/* Those that stay are in nobody's way: no later file has such a name. */
+	leftovers_remove(save->folder, &left);
 	return folder_check_files(save);
 }
 
@@ -190,39 +191,26 @@ static int file_reserve(const struct save *save, int fd, const char *name, uint6
 	return r;
 }
 
-/* Whoever else owned the file could go on writing into it. */
-static int file_check_made(const struct save *save, struct save_name *of, int fd)
+int save_folder_create(struct save *save, const char *name, uint64_t bytes, int *ret_fd)
 {
+	struct save_name *of = save->names;
 	struct stat st;
+	int fd, r;
 
-	if (fstat(fd, &st) < 0)
-		return save_failed(save, -errno, "looking at", of->name);
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
+	while (strcmp(of->name, name) != 0)
+		of++;
+	fd = beneath_make(save->folder, of->temporary, O_WRONLY, FILE_MODE, &st);
+	if (fd == -EPERM && st.st_nlink > 0)
 		return error_set(save->error, -EPERM,
 				 "save to a folder of a file system where files that you make are yours",
 				 "%s/%s was made as a file of user %u with %u links, and user %u is saving",
 				 save->path, of->name, (unsigned)st.st_uid, (unsigned)st.st_nlink,
 				 (unsigned)geteuid());
+	if (fd < 0)
+		return save_failed(save, fd, "making", name);
 	of->device = st.st_dev;
 	of->inode = st.st_ino;
-	return 0;
-}
-
-/* O_NONBLOCK: no open may wait for another process, whatever a file system answers to O_EXCL. */
-int save_folder_create(struct save *save, const char *name, uint64_t bytes, int *ret_fd)
-{
-	struct save_name *of = save->names;
-	int fd, r;
-
-	while (strcmp(of->name, name) != 0)
-		of++;
-	fd = openat(save->folder, of->temporary,
-		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE);
-	if (fd < 0)
-		return save_failed(save, -errno, "making", name);
-	r = file_check_made(save, of, fd);
-	if (r == 0)
-		r = file_reserve(save, fd, name, bytes);
+	r = file_reserve(save, fd, name, bytes);
 	if (r < 0)
 		close(fd);
 	else
@@ -236,29 +224,6 @@ int save_folder_finish(const struct save *save, const char *name, int fd)
 
 	close(fd);
 	return r;
-}
-
-/* Opens the subfolder that a name lies in, without following links. Returns a descriptor or -errno. made: makes folders that are not
- * there, and counts them; NULL: does not. */
-static int open_parent(const struct save *save, const char *name, unsigned *made)
-{
-	int folder = fcntl(save->folder, F_DUPFD_CLOEXEC, 0);
-	const char *slash;
-
-	for (const char *at = name; folder >= 0 && (slash = strchr(at, '/')); at = slash + 1) {
-		char part[PART_BYTES_MAX + 1];
-		int next;
-
-		snprintf(part, sizeof(part), "%.*s", (int)(slash - at), at);
-		if (made && mkdirat(folder, part, FOLDER_MODE) == 0)
-			++*made;
-		next = openat(folder, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (next < 0)
-			next = -errno;
-		close(folder);
-		folder = next;
-	}
-	return folder == -1 ? -errno : folder;
 }
 
 /* parent: the folder of the name. */
@@ -295,7 +260,7 @@ static int give_name(const struct save *save, struct save_name *of)
 
 	if (!strchr(of->name, '/'))
 		return give_name_in(save, of, save->folder);
-	parent = open_parent(save, of->name, &of->made);
+	parent = beneath_open_parent(save->folder, of->name, &of->made);
 	if (parent < 0)
 		return save_failed(save, parent, "opening the folder of", of->name);
 	r = give_name_in(save, of, parent);
@@ -318,7 +283,7 @@ int save_folder_commit(struct save *save)
 static void take_back(const struct save *save, struct save_name *of)
 {
 	for (bool is_file = true; is_file || of->made > 0; is_file = false) {
-		int parent = open_parent(save, of->name, NULL);
+		int parent = beneath_open_parent(save->folder, of->name, NULL);
 		char *slash = strrchr(of->name, '/');
 
 		if (parent < 0)

@@ -6,6 +6,7 @@
 #include "../../../base/grow.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,19 +14,47 @@
 /* What is read from the version's memory at once: a multiple of every element, and of a word of the digest. A larger one makes copies
  * from a GPU no faster. */
 #define CHUNK_BYTES MIB(8)
+/* The disk begins to write as soon as it has this much, and is at most two such pieces behind: a sync at the end of a file would take
+ * minutes without a sign of life. */
+#define SAVE_SYNC_BYTES MIB(64)
 
 struct writer {
 	struct save *save;
 	const struct save_file *file;
 	int fd;
 	char *chunk; /* CHUNK_BYTES */
+	uint64_t written, piece,
+		before; /* bytes of the file; where the piece begins that is being written, and the one before it */
 };
+
+/* What reached the disk is told here, and fsync would not tell it again. */
+static int writer_sync(struct writer *w)
+{
+	int r = 0;
+
+	if (w->written - w->piece < SAVE_SYNC_BYTES)
+		return 0;
+	if (w->piece > w->before)
+		r = sync_file_range(w->fd, (off64_t)w->before, (off64_t)(w->piece - w->before),
+				    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+					    SYNC_FILE_RANGE_WAIT_AFTER);
+	if (r == 0)
+		r = sync_file_range(w->fd, (off64_t)w->piece, (off64_t)(w->written - w->piece),
+				    SYNC_FILE_RANGE_WRITE);
+	w->before = w->piece;
+	w->piece = w->written;
+	/* Not every file system knows the call. */
+	if (r == 0 || (errno != EIO && errno != ENOSPC && errno != EDQUOT))
+		return 0;
+	return save_failed(w->save, -errno, "writing", w->file->name);
+}
 
 static int writer_put(struct writer *w, const void *data, size_t bytes)
 {
 	int r = file_write_all(w->fd, data, bytes);
 
-	return r < 0 ? save_failed(w->save, r, "writing", w->file->name) : 0;
+	w->written += bytes;
+	return r < 0 ? save_failed(w->save, r, "writing", w->file->name) : writer_sync(w);
 }
 
 static int writer_advance(struct writer *w, uint64_t bytes)
