@@ -96,26 +96,43 @@ static int no_password(char *buffer, int size, int writing, void *user)
 	return -1;
 }
 
+/* Reads the next certificate of a file. Returns NULL at its end, and with *error if what follows is a damaged one: whoever left it out
+ * would trust less, or prove less, than the file says. number: that of the certificate, from 1. */
+static X509 *next_certificate(BIO *bio, const char *path, unsigned number, struct error *error)
+{
+	X509 *certificate = PEM_read_bio_X509(bio, NULL, no_password, NULL);
+	const unsigned long why = certificate ? 0 : ERR_peek_last_error();
+
+	error->code = 0;
+	if (!certificate && number > 1 && ERR_GET_LIB(why) == ERR_LIB_PEM &&
+	    ERR_GET_REASON(why) == PEM_R_NO_START_LINE)
+		ERR_clear_error(); /* the end of the file */
+	else if (!certificate && number > 1)
+		tls_error(error, -EINVAL, "%s: its certificate number %u can't be read", path, number);
+	else if (!certificate)
+		tls_error(error, -EINVAL, "%s has no certificate in PEM", path);
+	return certificate;
+}
+
 static int use_certificate(SSL_CTX *tls, const char *path, struct error *error)
 {
 	BIO *bio = open_pem(path, false, error);
-	X509 *certificate = bio ? PEM_read_bio_X509(bio, NULL, no_password, NULL) : NULL, *next;
+	X509 *next;
 	int r = 0;
 
 	if (!bio)
 		return error->code;
-	if (!certificate || SSL_CTX_use_certificate(tls, certificate) != 1)
-		r = tls_error(error, -EINVAL, "%s has no certificate in PEM", path);
-	X509_free(certificate);
-	while (r == 0 && (next = PEM_read_bio_X509(bio, NULL, no_password, NULL))) {
-		if (SSL_CTX_add0_chain_cert(tls, next) != 1) {
-			X509_free(next);
+	for (unsigned i = 1; r == 0 && (next = next_certificate(bio, path, i, error)); i++) {
+		if (i > 1 && SSL_CTX_add0_chain_cert(tls, next) == 1)
+			continue; /* the chain has it */
+		if (i > 1)
 			r = tls_error(error, -EINVAL, "%s: the chain is wrong", path);
-		}
+		else if (SSL_CTX_use_certificate(tls, next) != 1)
+			r = tls_error(error, -EINVAL, "%s has no certificate that can be used", path);
+		X509_free(next);
 	}
-	ERR_clear_error(); /* the end of the file */
 	BIO_free(bio);
-	return r;
+	return r < 0 ? r : error->code;
 }
 
 static int use_key(SSL_CTX *tls, const struct peer_settings *settings, struct error *error)
@@ -139,24 +156,18 @@ static int use_authority(SSL_CTX *tls, const char *path, struct error *error)
 {
 	BIO *bio = open_pem(path, false, error);
 	X509_STORE *store = SSL_CTX_get_cert_store(tls);
-	unsigned count = 0;
 	X509 *next;
 	int r = 0;
 
 	if (!bio)
 		return error->code;
-	while (r == 0 && (next = PEM_read_bio_X509(bio, NULL, no_password, NULL))) {
+	for (unsigned i = 1; r == 0 && (next = next_certificate(bio, path, i, error)); i++) {
 		if (X509_STORE_add_cert(store, next) != 1 || SSL_CTX_add_client_CA(tls, next) != 1)
-			r = tls_error(error, -EINVAL, "%s: a certificate can't be used", path);
+			r = tls_error(error, -EINVAL, "%s: its certificate number %u can't be used", path, i);
 		X509_free(next);
-		count++;
 	}
-	ERR_clear_error();
 	BIO_free(bio);
-	if (r == 0 && count == 0)
-		r = error_set(error, -EINVAL, "it has the certificates of those who sign for other nodes",
-			      "%s has no certificate in PEM", path);
-	return r;
+	return r < 0 ? r : error->code;
 }
 
 /* Others would refuse it, and say less. */
@@ -224,6 +235,8 @@ static int read_secret(const char *path, struct secret *ret, struct error *error
 		return fd;
 	r = check_private(path, fd, error);
 	count = r == 0 ? read(fd, bytes, sizeof(bytes)) : 0;
+	if (count < 0)
+		r = error_set(error, -errno, NULL, "%s can't be read: %s", path, strerror(errno));
 	close(fd);
 	if (r < 0)
 		return r;

@@ -180,3 +180,22 @@ Test(keys, several_authorities)
 	cr_expect_eq(try(settings_of("node1", "next")), 0, "%s", error.message);
 	authority_clear(&next);
 }
+
+static void append_damaged(const char *name)
+{
+	FILE *file = fopen(certificates_path(name), "ae");
+
+	fputs("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", file);
+	fclose(file);
+}
+
+/* Leaving it out would refuse the nodes of that authority, or send a chain that others do not trust, and nobody would know why. */
+Test(keys, a_certificate_that_is_damaged_is_named_by_its_number)
+{
+	append_damaged("authority.pem");
+	cr_expect_eq(try_files(), -EINVAL);
+	SAYS("authority.pem: its certificate number 2 can't be read");
+	append_damaged("node1.pem");
+	cr_expect_eq(try_files(), -EINVAL);
+	SAYS("node1.pem: its certificate number 2 can't be read");
+}
