@@ -1,5 +1,5 @@
 #!/bin/sh
-# Models of transformers and timm, published by one process and bound by another:
+# Models of transformers and timm and pipelines of diffusers, published by one process and bound by another:
 #   tests/models.sh BUILD LIBRARY [ARGUMENT...]      python -m tests_models says which arguments there are
 #   tests/models.sh BUILD pytest [ARGUMENT...]       the tests of that program
 # The first time it needs a package index: scripts/venv.

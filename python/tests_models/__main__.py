@@ -98,7 +98,7 @@ def _names(chosen: argparse.Namespace) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests_models")
-    parser.add_argument("library", choices=("transformers", "timm"))
+    parser.add_argument("library", choices=("transformers", "timm", "diffusers"))
     parser.add_argument("--piece", default="1/1", help="this part of the names")
     parser.add_argument("--only", action="append", metavar="NAME")
     parser.add_argument("--files", action="store_true", help="timm: one model of each file")

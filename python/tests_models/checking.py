@@ -144,8 +144,7 @@ def _made(library: recipes.Library, name: str) -> tuple[Any, nn.Module, list[Run
             reasons.append(_words(error)[:120])
             continue
         runs, errors = _runs(library, model)
-        first, _ = next(iter(library.parts(model)))
-        if runs and runs[0].path == first:
+        if _tops(library, model) <= {run.path for run in runs}:
             return recipe, model, runs, []
         if unrun is None or len(runs) > len(unrun[2]):
             unrun = (recipe, model, runs, errors)
@@ -154,8 +153,14 @@ def _made(library: recipes.Library, name: str) -> tuple[Any, nn.Module, list[Run
     return unrun
 
 
+def _tops(library: recipes.Library, model: nn.Module) -> set[str]:
+    """The model itself; or the models of a pipeline, which does not run as a module."""
+    paths = {path for path, _ in library.parts(model)}
+    return {""} if "" in paths else {path for path in paths if "." not in path}
+
+
 def _recipes(library: recipes.Library, name: str) -> Iterator[recipes.Recipe]:
-    """Those that the library has for the name. Its tables may name a class that it does not have."""
+    """Those of the library, whose tables may name a class that it does not have."""
     try:
         yield from library.recipes(name)
     except Exception as error:
@@ -175,6 +180,7 @@ def _runs(library: recipes.Library, model: nn.Module) -> tuple[list[Run], list[s
     found: list[Run] = []
     errors: dict[str, None] = {}
     called: set[nn.Module] = set()
+    tops = _tops(library, model)
 
     def note(module: nn.Module, *_: Any) -> None:
         called.add(module)
@@ -184,7 +190,7 @@ def _runs(library: recipes.Library, model: nn.Module) -> tuple[list[Run], list[s
         if part in called:
             continue
         torch.manual_seed(SEED)
-        for run in _tried(library, path, part, errors if part is model else {}, called):
+        for run in _tried(library, path, part, errors if path in tops else {}, called):
             found.append(run)
             break
     for hook in hooks:
@@ -208,7 +214,7 @@ def _tried(
             try:
                 returned = _outputs(part, given)
             except Exception as error:
-                errors[f"{sorted(given)}: {_traced(error)}"] = None
+                errors[f"{path}{sorted(given)}: {_traced(error)}"] = None
                 called.clear()
                 called.update(before)
                 given = mending.mended(given, error)

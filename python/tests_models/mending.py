@@ -13,6 +13,7 @@ TOLD = (
     (re.compile(r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)"), -1, 1, 2),
     (re.compile(r"normalized_shape=\[(\d+)\].*input of size\[(?:\d+, )*(\d+)\]"), -1, 2, 1),
     (re.compile(r"to have (\d+) channels, but got (\d+) channels"), 1, 2, 1),
+    (re.compile(r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), -1, 1, 2),
     (re.compile(r"patch width (\d+) but the model expects (\d+)"), -1, 1, 2),
 )
 MULTIPLE = re.compile(r"length (\d+) is not a multiple of (\d+)")

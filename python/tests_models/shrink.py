@@ -18,20 +18,24 @@ KINDS = (
     ("vocabulary", re.compile(r"vocab|^num_embeddings$|_vocabulary")),
     ("positions", re.compile(r"max_.*position|^n_positions$|^n_ctx$|model_max_length|max_seq_len")),
     # Of one head, and parts of it: those of rotary embeddings add up to half of it.
-    ("head", re.compile(r"head_dim$|_section$|^(d_kv|kv_channels|rotary_dim)$|query_pre_attn")),
+    (
+        "head",
+        re.compile(r"head_dim$|_section$|axes_dim|^(d_kv|kv_channels|rotary_dim)$|query_pre_attn"),
+    ),
     ("heads", re.compile(r"heads(_per_(stage|layer))?$|^n_head$")),
-    ("image", re.compile(r"(image|img|train)_size$|feat(ure)?_sizes$|_image_sizes?$")),
+    ("image", re.compile(r"(image|img|train|sample)_size$|feat(ure)?_sizes$|_image_sizes?$")),
     (
         "routing",
         re.compile(r"experts?_per_tok|^(moe_)?top_?k|moe_k$|topk_group|n_group$|expert_group$"),
     ),
     ("experts", re.compile(r"(num|n)_.*experts$|moe_num_experts$|num_experts$")),
+    ("norm", re.compile(r"norm_num_groups$|resnet_groups$")),
     ("groups", re.compile(r"groups?$")),
     ("kept", re.compile(r"kernel|patch|stride|window|padding|ratio|num_mel|chunk|_bins$")),
     (
         "layers",
         re.compile(
-            r"(num|n)_.*layers?$|(^|_)layers$|^depths?$|^num_blocks$|^n_layer$|^d$|_repeats$"
+            r"(num|n)_.*layers?$|^layers_per_block$|(^|_)layers$|^depths?$|^num_blocks$|^n_layer$|^d$|_repeats$"
         ),
     ),
     (
@@ -280,6 +284,8 @@ def _number(name: str, value: int, rule: Rule, layers: dict[int, int]) -> int:
         return max(1, value // rule.divide)
     if kind == "head" and not rule.heads and value % rule.divide == 0:
         return value // rule.divide
+    if kind == "norm" and rule.least < value:
+        return rule.least
     if kind == "groups" and value <= TOP_GROUPS:
         return value
     if kind in ("width", "groups") and value % rule.divide == 0:

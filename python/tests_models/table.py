@@ -18,14 +18,17 @@ WORDS = 160  # characters of an error
 
 BEGIN = """# Models that were tried
 
-A program tried the models of transformers and timm, one after the other:
+A program tried the models of transformers and timm and the pipelines of diffusers, one after the other. A pipeline is here the
+models that its constructor takes.
 
 1. It made each model small by rule, without weights of a hub: fewer layers, narrower widths, at most 50 MiB. No rule knows a
    model by its name. Every value was moved by a small random one, so that no tensor was as its constructor makes it.
 2. One process published the model with `gpuwm.publish`. Another process made it with `gpuwm.build`, under another random
    seed.
 3. The program compared all tensors of `state_dict()`, and what the forward pass returned for the same inputs, in every bit.
-   Rules make the inputs as well: from the names of what `forward` takes, and from the configuration.
+   Rules make the inputs as well: from the names of what `forward` takes, from the configuration, and from the width that an
+   error of torch asks for. If the model itself did not run with any of them, the models inside of it were run: they stand in
+   brackets.
 
 `python -m tests_models` makes the rows, and `python -m tests_models.table` this page. `tests/models.sh` repeats the sweeps in
 pieces.
@@ -85,8 +88,8 @@ def _section(library: str) -> list[str]:
 
 
 def _only(row: dict[str, Any]) -> str:
-    """If other modules of the model ran than the model itself."""
-    return "" if "model" in row.get("ran", ["model"]) else f" ({', '.join(row['ran'])} only)"
+    """If other modules of the model ran than the model itself, or not all models of a pipeline."""
+    return f" ({', '.join(row['ran'])} only)" if row.get("unrun") else ""
 
 
 def _words(row: dict[str, Any]) -> str:

@@ -23,7 +23,6 @@ from torch import nn
 from . import shrink
 from .recipes import Inputs, Library
 
-
 CLASSES = 16
 SIDES = (96, 224)  # of images, for models that take any
 AS_IT_IS_AFTER = 4  # rules

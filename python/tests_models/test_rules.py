@@ -1,0 +1,111 @@
+"""The rules that make a model small, and that find its inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests_models import checking, mending, outputs, recipes, shrink
+
+FEWER = shrink.FIRST
+FILLED = dataclasses.replace(FEWER, filled=True)
+
+
+class Config:
+    """As transformers' configurations: fields, and others inside."""
+
+    model_type = "trial"
+
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        return vars(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """As timm's configurations of blocks."""
+
+    d: int
+    c: int
+
+
+def test_the_rule_with_nothing_set_is_tried_first() -> None:
+    assert shrink.RULES[0] == FEWER
+    assert len(set(shrink.RULES)) == len(shrink.RULES)
+
+
+def test_sections_of_a_rotary_embedding_add_up_to_half_a_head() -> None:
+    config = Config(
+        hidden_size=512,
+        num_attention_heads=16,
+        rope_parameters={"mrope_section": [8, 12, 12], "partial_rotary_factor": 0.5},
+    )
+    sections = shrink.shrunk(config, FEWER).rope_parameters["mrope_section"]
+    assert sum(sections) == 32 * 0.5 / 2
+    assert len(sections) == 3
+
+
+def test_what_a_configuration_leaves_open_is_set_by_the_rule_for_it() -> None:
+    config = Config(
+        hidden_size=256,
+        num_attention_heads=32,
+        num_hidden_layers=12,
+        head_dim=None,
+        mlp_layer_types=None,
+        inner=Config(hidden_size=64, num_attention_heads=16, vocab_size=None),
+    )
+    assert shrink.shrunk(config, FEWER).head_dim is None
+    small = shrink.shrunk(config, FILLED)
+    assert small.head_dim == 8
+    assert small.mlp_layer_types == ["dense", "sparse"]
+    assert small.inner.vocab_size == shrink.TOP_VOCABULARY
+
+
+def test_stages_and_dictionaries_become_small_in_depth() -> None:
+    given = {"blocks": (Stage(d=9, c=256), Stage(d=1, c=512)), "stem": {"num_blocks": (4, 4)}}
+    assert shrink.smaller(given, FEWER) == {
+        "blocks": (Stage(d=2, c=16), Stage(d=1, c=32)),
+        "stem": {"num_blocks": (2, 2)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.Linear(7, 3), (1, 4, 5)),
+        (nn.LayerNorm(7), (1, 4, 5)),
+        (nn.Conv2d(7, 3, 1), (1, 5, 4, 4)),
+    ],
+)
+def test_torch_says_which_width_a_module_takes(module: nn.Module, shape: tuple[int, ...]) -> None:
+    inputs: dict[str, Any] = {"words": torch.zeros(2, 5, dtype=torch.long), "x": torch.zeros(shape)}
+    with pytest.raises(RuntimeError) as told:
+        module(inputs["x"])
+    mended = mending.mended(inputs, told.value)
+    assert mended is not None
+    assert mended["words"] is inputs["words"]
+    module(mended["x"])
+
+
+def test_an_error_without_a_width_mends_nothing() -> None:
+    assert mending.mended({"x": torch.zeros(2, 2)}, ValueError("not like this")) is None
+
+
+def test_one_element_is_compared_whatever_its_stride() -> None:
+    one = torch.zeros(1, 1).expand(1, 1).as_strided((1, 1), (0, 0))
+    assert outputs.same_bits(one, torch.zeros(1, 1))
+    assert not outputs.same_bits(one, torch.ones(1, 1))
+
+
+def test_a_pipeline_has_run_if_each_of_its_models_has() -> None:
+    pipeline = nn.ModuleDict({"unet": nn.Sequential(nn.Linear(2, 2)), "vae": nn.Linear(2, 2)})
+    apart = recipes.Library(list, iter, iter, lambda model: list(model.named_modules())[1:])
+    assert checking._tops(apart, pipeline) == {"unet", "vae"}
+    whole = recipes.Library(list, iter, iter, lambda model: model.named_modules())
+    assert checking._tops(whole, pipeline) == {""}
