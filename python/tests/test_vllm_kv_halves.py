@@ -286,6 +286,7 @@ def test_the_module_has_no_other_names() -> None:
     import gpuwm.vllm.kv as package
 
     assert "GpuwmConnector" in dir(package)
-    with pytest.raises(AttributeError, match="GpuwmConector"):
-        package.GpuwmConector  # noqa: B018
+    misspelt = "GpuwmConector"
+    with pytest.raises(AttributeError, match=misspelt):
+        getattr(package, misspelt)
     assert gpuwm.vllm is not None

@@ -51,6 +51,7 @@ class Worker:
     model_config: Any
     model_runner: Any
     parallel_config: Any
+    rank: int
     vllm_config: Any
 
     def init_device(self) -> None: ...
