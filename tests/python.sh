@@ -15,7 +15,12 @@ ruff)
 	ruff check --no-cache .
 	exec ruff format --no-cache --check .
 	;;
-mypy) exec mypy --cache-dir ../build/mypy ;;
+mypy)
+	mypy --cache-dir ../build/mypy
+	# The documents' examples, now that mypy knows all packages.
+	export GPUWM_MYPY_CACHE=../build/mypy
+	set -- -q tests/test_types.py -k by_mypy
+	;;
 esac
 
 if ldd "$build/lib/libgpuwm-client.so" | grep -q libasan; then

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import DEVICE, Daemon, by_torch
+from pages import DOCS, ROOT, blocks
 from torch import nn
 
 import gpuwm
@@ -22,8 +23,6 @@ from gpuwm.sglang import settings as sglang_settings
 from gpuwm.vllm import differences, refusals, settings
 from gpuwm.vllm.kv import settings as kv_settings
 
-ROOT = pathlib.Path(__file__).parents[2]
-DOCS = sorted((ROOT / "docs").rglob("*.md"))
 ENGINES = ROOT / "docs" / "engines.md"
 README_LINES = 130  # what an engineer reads in five minutes
 # The bundle for GPU machines has the README only.
@@ -264,10 +263,6 @@ def test_the_module_image_example_works_as_pasted(daemon: Daemon) -> None:
     assert torch.equal(names["model"](ones), again(ones))
 
 
-def blocks(path: pathlib.Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
-
-
 def paragraph(path: pathlib.Path, words: str) -> str:
     """The paragraph, list entry or row that has these words, on one line."""
     found = [
@@ -351,7 +346,9 @@ def test_commands_for_root_say_so() -> None:
 
 def test_two_readers_of_a_machine_are_in_nobodys_way() -> None:
     """No command has a fixed name below /tmp, nor starts a gpuwmd that nobody keeps."""
-    commands = "\n".join("".join(blocks(path, "sh")) for path in [ROOT / "README.md", *DOCS])
+    commands = "\n".join(
+        "".join(blocks(path.read_text(), "sh")) for path in [ROOT / "README.md", *DOCS]
+    )
     assert re.search(r"^gpuwmctl start\b", commands, re.MULTILINE)
     assert re.search(r"/tmp/\w", commands) is None
     assert re.search(r"^gpuwmd\b(?! --check-config)", commands, re.MULTILINE) is None
@@ -360,7 +357,11 @@ def test_two_readers_of_a_machine_are_in_nobodys_way() -> None:
 @with_docs
 @pytest.mark.parametrize("page", ["README.md", "docs/quick-start.md", "docs/how-to/routing.md"])
 def test_examples_use_what_they_define(page: str) -> None:
-    nodes = [node for block in blocks(ROOT / page, "python") for node in ast.walk(ast.parse(block))]
+    nodes = [
+        node
+        for block in blocks((ROOT / page).read_text(), "python")
+        for node in ast.walk(ast.parse(block))
+    ]
     names = [node for node in nodes if isinstance(node, ast.Name)]
     defined = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {*dir(builtins)}
     for node in nodes:

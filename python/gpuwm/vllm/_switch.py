@@ -1,5 +1,7 @@
 """A running engine moves to other weights: all of its ranks or none, and no request is lost.
 
+    import gpuwm.vllm
+
     gpuwm.vllm.switch(llm, "llama@v2")
     gpuwm.vllm.switch("http://localhost:8000", "llama@prod", mode="finish")
     await gpuwm.vllm.switch_async(engine, "llama@v2")

@@ -1,5 +1,7 @@
 """Publishes a trainer's weights as versions in the layout that engines have installed.
 
+    import gpuwm.vllm
+
     with gpuwm.vllm.publisher("policy", model="Qwen/Qwen3-8B") as publisher:
         for step in range(steps):
             train()
