@@ -213,11 +213,17 @@ static int write_some(SSL *tls, void *user)
 	return SSL_write(tls, span->data, span->bytes < INT32_MAX ? (int)span->bytes : INT32_MAX);
 }
 
-static uint64_t end_of_step(const struct link *link, uint64_t timeout_ms)
+static uint64_t earlier(uint64_t a_ms, uint64_t b_ms)
 {
-	uint64_t end_ms = clock_steady_ms() + timeout_ms;
+	return a_ms < b_ms ? a_ms : b_ms;
+}
 
-	return link->limit_ms > 0 && link->limit_ms < end_ms ? link->limit_ms : end_ms;
+/* When all steps of a call have to be done. */
+static uint64_t end_of_call(const struct link *link, uint64_t timeout_ms, size_t bytes)
+{
+	uint64_t end_ms = clock_steady_ms() + timeout_ms + bytes / LINK_BYTES_PER_MS_MIN;
+
+	return link->limit_ms > 0 ? earlier(link->limit_ms, end_ms) : end_ms;
 }
 
 void link_clear(struct link *link)
@@ -226,13 +232,11 @@ void link_clear(struct link *link)
 }
 
 /* One step of a read or a write. */
-static int move_some(struct link *link, struct span *span, bool reads, uint64_t timeout_ms, struct error *error)
+static int move_some(struct link *link, struct span *span, bool reads, uint64_t deadline_ms, struct error *error)
 {
-	uint64_t end = end_of_step(link, timeout_ms);
-
 	if (link->clear)
-		return move_clear(link, span, reads, end, error);
-	return link_step(link, reads ? read_some : write_some, span, end, error);
+		return move_clear(link, span, reads, deadline_ms, error);
+	return link_step(link, reads ? read_some : write_some, span, deadline_ms, error);
 }
 
 void link_limit(struct link *link, uint64_t deadline_ms)
@@ -243,10 +247,11 @@ void link_limit(struct link *link, uint64_t deadline_ms)
 int link_read(struct link *link, void *data, size_t bytes, uint64_t timeout_ms, struct error *error)
 {
 	struct span span = {data, bytes};
+	const uint64_t end_ms = end_of_call(link, timeout_ms, bytes);
 	int r;
 
 	while (span.bytes > 0) {
-		r = move_some(link, &span, true, timeout_ms, error);
+		r = move_some(link, &span, true, earlier(end_ms, clock_steady_ms() + timeout_ms), error);
 		if (r == -ENOLINK && span.bytes < bytes)
 			return link_error(link, error, -ECONNRESET, NULL,
 					  "it ended the connection in the middle of a message");
@@ -261,10 +266,11 @@ int link_read(struct link *link, void *data, size_t bytes, uint64_t timeout_ms, 
 int link_write(struct link *link, const void *data, size_t bytes, uint64_t timeout_ms, struct error *error)
 {
 	struct span span = {(char *)(uintptr_t)data, bytes};
+	const uint64_t end_ms = end_of_call(link, timeout_ms, bytes);
 	int r;
 
 	while (span.bytes > 0) {
-		r = move_some(link, &span, false, timeout_ms, error);
+		r = move_some(link, &span, false, earlier(end_ms, clock_steady_ms() + timeout_ms), error);
 		if (r < 0)
 			return r;
 		span.data += r;

@@ -56,7 +56,12 @@ int link_accept(struct peer_keys *keys, int fd, uint64_t timeout_ms, struct link
 /* Ends the connection. A peer that still reads gets what was sent before. NULL is fine. Returns NULL. */
 struct link *link_close(struct link *link);
 
-/* Reads or writes exactly `bytes` bytes. The time limit is for each step forward, not for all of them. Returns 0.
+/* The least that a peer must send or take, beside timeout_ms: 64 KiB a second. A peer that lets each byte wait would hold a connection for
+ * ever, and no line between nodes is that slow. */
+#define LINK_BYTES_PER_MS_MIN 64
+
+/* Reads or writes exactly `bytes` bytes. The time limit is for each step forward; all of them may take as long, and the time in which
+ * LINK_BYTES_PER_MS_MIN brings the bytes. Returns 0.
  *
  * Fails with
  *   -ENOLINK  The peer ended the connection at the beginning of the read.

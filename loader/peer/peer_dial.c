@@ -29,7 +29,7 @@ struct peer_dial {
 	struct attempt attempts[];
 };
 
-struct peer_dial *peer_dial_new(struct peer_keys *keys, const struct peer_places *places)
+struct peer_dial *peer_dial_new(struct peer_keys *keys, const struct peer_places *places, bool only_busy)
 {
 	struct peer_dial *dial = calloc(1, sizeof(*dial) + places->count * sizeof(dial->attempts[0]));
 
@@ -42,6 +42,8 @@ struct peer_dial *peer_dial_new(struct peer_keys *keys, const struct peer_places
 	for (size_t i = 0; i < places->count; i++) {
 		dial->attempts[i].dial = dial;
 		dial->attempts[i].place = places->items[i];
+		dial->attempts[i].told = only_busy && !peer_place_is_busy(&places->items[i]);
+		dial->attempts[i].ended = dial->attempts[i].told;
 	}
 	return dial;
 }
@@ -86,6 +88,8 @@ static bool wait_a_moment(struct peer_dial *dial, struct attempt **ret)
 	size_t running = 0;
 
 	*ret = NULL;
+	while (dial->begun < dial->count && dial->attempts[dial->begun].told)
+		dial->begun++; /* it is left out */
 	for (size_t i = 0; i < dial->begun; i++) {
 		struct attempt *attempt = &dial->attempts[i];
 
@@ -124,18 +128,6 @@ int peer_dial_next(struct peer_dial *dial, int (*look)(void *user_data), void *u
 	*ret = (struct peer_dialled){(size_t)(attempt - dial->attempts), attempt->link, attempt->error};
 	attempt->link = NULL;
 	return 1;
-}
-
-void peer_dial_order(const struct peer_dial *dial, size_t first, struct peer_places *places)
-{
-	size_t kept = 1;
-
-	for (size_t i = 0; i < dial->count; i++) {
-		if (!dial->attempts[i].told)
-			places->items[kept++] = dial->attempts[i].place;
-	}
-	places->items[0] = dial->attempts[first].place;
-	places->count = kept;
 }
 
 void peer_dial_free(struct peer_dial *dial)

@@ -17,6 +17,9 @@ struct peer_place {
 	char host[PEER_HOST_BYTES_MAX + 1];
 	unsigned port;
 	char name[PEER_HOST_BYTES_MAX + 1]; /* that its certificate has; "": `host` */
+	bool offered; /* it has said that it has the version */
+	struct error
+		why; /* why it gave nothing when it was last asked; code 0: it was not asked, or it gave something */
 };
 
 struct peer_places {
@@ -36,6 +39,18 @@ struct link_target peer_place_target(const struct peer_place *place);
 int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,
 		     struct error *error);
 
+/* ---- reasons (peer_reasons.c) ----
+ *
+ * Why the nodes of a list gave nothing. */
+
+/* Returns whether a node with this reason does not have the version, or has no way to send it here, and will hardly do so later. */
+bool peer_place_lacks(const struct peer_place *place);
+/* Returns whether the reason passes by itself: the node serves as many as it can, or the connection gave way to others. */
+bool peer_place_is_busy(const struct peer_place *place);
+/* Sets *error to why none of `count` places gave anything: each reason, and at how many places, as far as the message has room. Of one
+ * place it is the place's own error. Returns its code: that of the first place that does not just lack the version. */
+int peer_places_explain(const struct peer_place *places, size_t count, const char *ref, struct error *error);
+
 /* ---- dialling (peer_dial.c) ----
  *
  * Connects to nodes in the order of a list, and does not wait for one that is silent: after a moment the next one is tried beside it. So
@@ -54,15 +69,12 @@ struct peer_dialled {
 	struct error error;
 };
 
-/* Copies the list. Returns NULL if there is no memory. */
-struct peer_dial *peer_dial_new(struct peer_keys *keys, const struct peer_places *places);
+/* Copies the list. With only_busy it leaves out those for which peer_place_is_busy returns false. Returns NULL if there is no memory. */
+struct peer_dial *peer_dial_new(struct peer_keys *keys, const struct peer_places *places, bool only_busy);
 /* Waits until a node has answered or failed. Calls `look` every 20 ms meanwhile. Returns 1 and sets *ret; 0 if every node was returned
  * before; or what look returned, if that was not 0. */
 int peer_dial_next(struct peer_dial *dial, int (*look)(void *user_data), void *user_data,
 		   struct peer_dialled *ret);
-/* Reorders the list that the dial copied: the node at `first`, which was returned, comes first. The others that were returned are left
- * out. */
-void peer_dial_order(const struct peer_dial *dial, size_t first, struct peer_places *places);
 /* Waits until every attempt has ended, and closes the connections that nobody took. An attempt takes the resolver's time and
  * LINK_HANDSHAKE_MS at most. NULL is fine. */
 void peer_dial_free(struct peer_dial *dial);

@@ -24,21 +24,29 @@ static bool pause_for(const struct peer_fetch *fetch, int64_t ms)
 
 /* ---- one connection -------------------------------------------------------- */
 
-static int take_over(struct peer_fetch *fetch, struct link *link, const struct link_target *target, bool stay,
-		     struct peer_elsewhere *ret, struct error *error)
+/* How one connection is to be made, and what became of it. */
+struct meeting {
+	struct link_target target;
+	uint64_t timeout_ms; /* of the handshake */
+	bool stay; /* the peer is not to redirect */
+	bool offered; /* set: the peer has the version */
+	struct peer_elsewhere elsewhere; /* set */
+};
+
+static int take_over(struct peer_fetch *fetch, struct link *link, struct meeting *meeting, struct error *error)
 {
 	struct peer_found found;
 	struct peer_taking taking = {
 		.part = fetch->part,
 		.version = &found.version,
 		.serves = fetch->serves,
-		.stay = stay,
+		.stay = meeting->stay,
 		.threads = fetch->threads,
 		.stall_ms = PEER_STALL_MS,
 		.stop = fetch->stop,
 		.wire = &fetch->wire,
 		.keys = fetch->keys,
-		.target = target,
+		.target = &meeting->target,
 		.lanes = fetch->lanes,
 		.clear = fetch->clear,
 	};
@@ -49,116 +57,232 @@ static int take_over(struct peer_fetch *fetch, struct link *link, const struct l
 	if (r < 0)
 		return r;
 	r = peer_offer_find(link, fetch->offer, fetch->places->ref, &found, error);
+	meeting->offered = r == 0;
 	if (r == 0)
 		r = peer_way_choose(&fetch->way, &hello, found.devices[fetch->part->rank], fetch->part, error);
 	peer_message_clear(&message);
 	taking.ops = fetch->way.ops;
-	return r < 0 ? r : peer_take(link, &taking, ret, error);
+	return r < 0 ? r : peer_take(link, &taking, &meeting->elsewhere, error);
 }
 
-static int take_once(struct peer_fetch *fetch, const struct link_target *target, bool stay,
-		     struct peer_elsewhere *ret, struct error *error)
+static int take_once(struct peer_fetch *fetch, struct meeting *meeting, struct error *error)
 {
 	struct link *link;
-	int r = link_connect(fetch->keys, target, LINK_HANDSHAKE_MS, &link, error);
+	int r = link_connect(fetch->keys, &meeting->target, meeting->timeout_ms, &link, error);
 
 	if (r < 0)
 		return r;
-	r = take_over(fetch, link, target, stay, ret, error);
+	r = take_over(fetch, link, meeting, error);
 	link_close(link);
 	return r;
 }
 
 /* Takes by the best transport that joins the two. */
-static int take_from(struct peer_fetch *fetch, const struct link_target *target, bool stay,
-		     struct peer_elsewhere *ret, struct error *error)
+static int take_from(struct peer_fetch *fetch, struct meeting *meeting, struct error *error)
 {
 	int r;
 
 	do {
 		fetch->part->times = (struct take_times){0};
 		fetch->way.ops = NULL;
-		r = take_once(fetch, target, stay, ret, error);
+		r = take_once(fetch, meeting, error);
 	} while (r < 0 && peer_way_next(&fetch->way, fetch->part->times.met > 0, error));
 	return r;
 }
 
 /* ---- one connection after another ------------------------------------------ */
 
+/* A node, and what this fetch knows of it. */
+struct standing {
+	struct peer_place place;
+	unsigned tries; /* connections in a row that brought nothing */
+	int64_t due; /* when it may be asked again */
+	bool stay; /* it redirected in vain: it is to send itself */
+};
+
 struct course {
 	struct peer_fetch *fetch;
-	unsigned tries;
-	size_t place; /* whom it asks next */
-	bool stay; /* it was sent on in vain */
+	struct standing *standings; /* one for each place, in the order of the list */
+	size_t count;
+	int64_t end; /* when it gives up; 0: nothing has failed since pieces came */
 	uint64_t bytes; /* that were here before this try */
 };
 
-/* Takes from a place, and from where that one sends us. */
-static int try_place(struct course *course, struct error *error)
+/* A node that redirected has the version, whatever the other one said. */
+static bool lacks(const struct standing *standing)
+{
+	return !standing->stay && peer_place_lacks(&standing->place);
+}
+
+/* Those that have the version come first, and those that said they do not have it come last. */
+static int rank_of(const struct standing *standing)
+{
+	if (lacks(standing))
+		return 2;
+	return standing->place.offered ? 0 : 1;
+}
+
+/* Returns the node to ask next, or the one whose turn comes first if it is nobody's turn yet. */
+static struct standing *next_standing(const struct course *course)
+{
+	struct standing *next = NULL;
+
+	for (size_t i = 0; i < course->count; i++) {
+		struct standing *at = &course->standings[i];
+		int left = clock_left(at->due), least = next ? clock_left(next->due) : 0;
+
+		if (!next || left < least || (left == 0 && least == 0 && rank_of(at) < rank_of(next)))
+			next = at;
+	}
+	return next;
+}
+
+static bool any_offers(const struct course *course)
+{
+	for (size_t i = 0; i < course->count; i++) {
+		if (rank_of(&course->standings[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Takes from a node, and from where that one redirects. */
+static int try_standing(struct course *course, struct standing *standing, struct error *error)
 {
 	struct peer_fetch *fetch = course->fetch;
 	const struct memory_device *device = &fetch->part->device;
-	const struct link_target target = peer_place_target(&fetch->places->items[course->place]);
-	struct peer_elsewhere elsewhere = {0}, next;
-	struct link_target there;
+	const bool probes = rank_of(standing) > 0 && any_offers(course);
+	struct meeting first = {
+		.target = peer_place_target(&standing->place),
+		.timeout_ms = probes ? PEER_PROBE_MS : LINK_HANDSHAKE_MS,
+		.stay = standing->stay,
+	};
+	struct peer_elsewhere elsewhere;
 	unsigned redirects = 0;
 	bool entered;
-	int r = take_from(fetch, &target, course->stay, &elsewhere, error);
+	int r = take_from(fetch, &first, error);
 
+	elsewhere = first.elsewhere;
 	while (r == 0 && elsewhere.there) {
-		there = (struct link_target){elsewhere.host, elsewhere.port,
-					     elsewhere.name[0] ? elsewhere.name : NULL};
-		r = take_from(fetch, &there, ++redirects >= PEER_REDIRECTS_MAX, &next, error);
-		elsewhere = next;
+		struct meeting next = {
+			.target = {elsewhere.host, elsewhere.port, elsewhere.name[0] ? elsewhere.name : NULL},
+			.timeout_ms = LINK_HANDSHAKE_MS,
+			.stay = ++redirects >= PEER_REDIRECTS_MAX,
+		};
+
+		r = take_from(fetch, &next, error);
+		elsewhere = next.elsewhere;
 	}
-	/* A take that was sent elsewhere in vain leaves the wire open. */
+	/* A take that was redirected in vain leaves the wire open. */
 	entered = fetch->wire && device->ops->enter(device, NULL) == 0;
 	fetch->wire = wire_close(fetch->wire);
 	if (entered)
 		device->ops->leave(device);
-	/* The next one is to send itself then. */
-	course->stay = r < 0 && redirects > 0;
+	standing->place.offered = standing->place.offered || first.offered;
+	standing->stay = r < 0 && redirects > 0;
 	return r;
 }
 
-/* Counts a failure, and waits. Returns whether to go on. */
-static bool try_again(struct course *course, int r, const struct error *error)
+/* Another try has no chance if it is this node that is in the way. If the wire is open here, it is the peer that lacks something,
+ * which another one may have. */
+static bool is_hopeless(const struct peer_fetch *fetch, int code)
+{
+	return code == -ECANCELED || code == -ENOMEM || code == -EMFILE || code == -ENOTRECOVERABLE ||
+	       (code == -ENOTSUP && fetch->part->times.opened == 0);
+}
+
+/* Returns whether every node has said that it lacks the version. */
+static bool nobody_has_it(const struct course *course)
+{
+	for (size_t i = 0; i < course->count; i++) {
+		if (!lacks(&course->standings[i]))
+			return false;
+	}
+	return true;
+}
+
+/* Notes why a node gave nothing more, and when it may be asked again. */
+static void note_failure(struct course *course, struct standing *standing, const struct error *error)
 {
 	struct peer_fetch *fetch = course->fetch;
 	uint64_t bytes = peer_pieces_bytes(fetch->part->pieces);
-	int64_t pauses = INT64_C(1) << (course->tries < 6 ? course->tries : 6);
-	/* Another try has no chance if it is this node that is in the way. If the wire is open here, it is the peer that lacks
-	 * something, which another one may have; as if both have no transport in common. */
-	bool hopeless = r == -ECANCELED || r == -ENOMEM || r == -EMFILE || r == -ENOTRECOVERABLE ||
-			(r == -ENOTSUP && (fetch->part->times.opened == 0 || fetch->places->count == 1)) ||
-			(r == -EPROTONOSUPPORT && fetch->places->count == 1);
+	int64_t pauses;
 
 	fetch->failures++;
 	fetch->last = *error;
-	if (bytes > course->bytes)
-		course->tries = 0;
+	standing->place.why = *error;
+	if (bytes > course->bytes) {
+		standing->tries = 0;
+		course->end = 0;
+	}
 	course->bytes = bytes;
-	course->tries++;
-	course->place = (course->place + 1) % fetch->places->count;
-	return !hopeless && course->tries < PEER_TRIES_MAX &&
-	       pause_for(fetch, fetch->pause_ms * (pauses < PEER_PAUSES_MAX ? pauses : PEER_PAUSES_MAX));
+	if (course->end == 0)
+		course->end = clock_deadline(fetch->patience_ms);
+	pauses = lacks(standing) ? PEER_PAUSES_MAX : INT64_C(1) << (standing->tries < 6 ? standing->tries : 6);
+	standing->tries++;
+	standing->due = clock_deadline(fetch->pause_ms * (pauses < PEER_PAUSES_MAX ? pauses : PEER_PAUSES_MAX));
+}
+
+/* Waits for the next node's turn. Returns whether to go on. */
+static bool try_again(const struct course *course, int code)
+{
+	return !is_hopeless(course->fetch, code) && !nobody_has_it(course) && clock_left(course->end) > 0 &&
+	       pause_for(course->fetch, clock_left(next_standing(course)->due));
+}
+
+static int course_begin(struct course *course, struct error *error)
+{
+	const struct peer_places *places = course->fetch->places;
+
+	course->standings = calloc(places->count, sizeof(*course->standings));
+	if (!course->standings)
+		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	course->count = places->count;
+	for (size_t i = 0; i < places->count; i++) {
+		course->standings[i].place = places->items[i];
+		/* Its turn comes when those that may have the version have failed. */
+		if (peer_place_lacks(&places->items[i]))
+			course->standings[i].due = clock_deadline(course->fetch->pause_ms * PEER_PAUSES_MAX);
+	}
+	return 0;
+}
+
+/* Says how far it came, and why no node gave more. */
+static int course_explain(const struct course *course, int code, struct error *error)
+{
+	const struct peer_fetch *fetch = course->fetch;
+	struct peer_place *places;
+	struct error why = *error;
+
+	if (!is_hopeless(fetch, code) && (places = calloc(course->count, sizeof(*places)))) {
+		for (size_t i = 0; i < course->count; i++)
+			places[i] = course->standings[i].place;
+		peer_places_explain(places, course->count, fetch->places->ref, &why);
+		free(places);
+	}
+	return error_set(error, why.code, why.detail, "of rank %u %" PRIu64 " of %" PRIu64 " bytes came: %s",
+			 fetch->part->rank, peer_pieces_bytes(fetch->part->pieces), fetch->part->offer->bytes,
+			 why.message);
 }
 
 static int fetch_all(struct peer_fetch *fetch, struct error *error)
 {
 	struct course course = {.fetch = fetch};
-	struct error why;
-	int r = try_place(&course, error);
+	struct standing *standing;
+	int r = course_begin(&course, error);
 
-	while (r < 0 && try_again(&course, r, error))
-		r = try_place(&course, error);
-	if (r == 0 || r == -ECANCELED)
+	if (r < 0)
 		return r;
-	why = *error;
-	return error_set(error, why.code, why.detail,
-			 "of rank %u %" PRIu64 " of %" PRIu64 " bytes came; after %u tries: %s",
-			 fetch->part->rank, peer_pieces_bytes(fetch->part->pieces), fetch->part->offer->bytes,
-			 course.tries, why.message);
+	do {
+		standing = next_standing(&course);
+		r = try_standing(&course, standing, error);
+		if (r < 0)
+			note_failure(&course, standing, error);
+	} while (r < 0 && try_again(&course, r));
+	if (r < 0 && r != -ECANCELED)
+		r = course_explain(&course, r, error);
+	free(course.standings);
+	return r;
 }
 
 /* ---- replicas -------------------------------------------------------------- */

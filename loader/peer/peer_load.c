@@ -65,12 +65,66 @@ static int ask_link(struct peer_load *load, struct link *link)
 	return r;
 }
 
-/* Asks one node after another for the version, in the order in which they answer. */
-static int peer_load_ask(struct peer_load *load)
+/* Asks one node after another for the version, in the order in which they answer. Returns 0 if one has it, 1 if none has, and fails
+ * with what ends the load. */
+static int ask_all(struct peer_load *load, bool only_busy)
 {
 	struct peer_dialled dialled;
+	int r;
+
+	peer_dial_free(load->dial);
+	load->dial = peer_dial_new(load->keys, &load->places, only_busy);
+	if (!load->dial)
+		return error_set(load->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	while ((r = peer_dial_next(load->dial, peer_load_look, load, &dialled)) == 1) {
+		struct peer_place *place = &load->places.items[dialled.place];
+
+		if (dialled.link) {
+			r = ask_link(load, dialled.link);
+			link_close(dialled.link);
+		} else {
+			*load->error = dialled.error;
+			r = load->error->code;
+		}
+		place->offered = r == 0;
+		if (r == 0 || r == -ECANCELED || r == -ENOMEM)
+			return r;
+		place->why = *load->error;
+		if (load->places.count > 1)
+			work_note(load->work, "%s", load->error->message);
+	}
+	return r < 0 ? r : 1;
+}
+
+/* Waits until busy nodes may be asked again. Returns 0, or what ended the load meanwhile. */
+static int pause_asking(struct peer_load *load, int64_t ms)
+{
+	const int64_t deadline = clock_deadline(ms);
+	int r = 0;
+
+	while (r == 0 && clock_left(deadline) > 0) {
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+		r = peer_load_look(load);
+	}
+	return r;
+}
+
+static bool any_is_busy(const struct peer_places *places)
+{
+	for (size_t i = 0; i < places->count; i++) {
+		if (peer_place_is_busy(&places->items[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Nodes that are busy are asked again, as long as a take would. */
+static int peer_load_ask(struct peer_load *load)
+{
 	const struct peer_places *places = &load->places;
-	int r = work_phase(load->work, "asking the peer", 0), told;
+	const int64_t deadline = clock_deadline(PEER_PATIENCE_MS);
+	int64_t pause_ms = PEER_PAUSE_MS;
+	int r = work_phase(load->work, "asking the peer", 0);
 
 	if (r < 0)
 		return r;
@@ -79,25 +133,15 @@ static int peer_load_ask(struct peer_load *load)
 			  places->more);
 	if (places->unknown[0])
 		work_note(load->work, "%s", places->unknown);
-	load->dial = peer_dial_new(load->keys, &load->places);
-	if (!load->dial)
-		return error_set(load->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-	while ((told = peer_dial_next(load->dial, peer_load_look, load, &dialled)) == 1) {
-		if (dialled.link) {
-			r = ask_link(load, dialled.link);
-			link_close(dialled.link);
-		} else {
-			*load->error = dialled.error;
-			r = load->error->code;
-		}
+	r = ask_all(load, false);
+	while (r == 1 && any_is_busy(places) && clock_left(deadline) > 0) {
+		r = pause_asking(load, pause_ms);
 		if (r == 0)
-			peer_dial_order(load->dial, dialled.place, &load->places);
-		if (r == 0 || r == -ECANCELED || r == -ENOMEM)
-			return r;
-		if (load->places.count > 1)
-			work_note(load->work, "%s", load->error->message);
+			r = ask_all(load, true);
+		if (pause_ms < PEER_PAUSE_MS * PEER_PAUSES_MAX)
+			pause_ms *= 2;
 	}
-	return told < 0 ? told : r;
+	return r == 1 ? peer_places_explain(places->items, places->count, places->ref, load->error) : r;
 }
 
 static int peer_load_begin(struct peer_load *load)
@@ -164,6 +208,7 @@ static int start_fetch(struct peer_load *load, size_t i)
 		.lanes = lanes > 0 ? lanes : 1,
 		.clear = load->settings->clear,
 		.pause_ms = PEER_PAUSE_MS,
+		.patience_ms = PEER_PATIENCE_MS,
 		.stop = &load->stop,
 	};
 	r = -pthread_create(&load->threads[i], NULL, peer_fetch_run, fetch);

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many sums are received in one go, before it looks whether the load was cancelled: those of 1 GiB. */
-#define SUMS_AT_ONCE 256
+/* How many sums are received in one go, before it looks whether the load was cancelled: those of 256 MiB. The peer may have to compute
+ * them first, and has LINK_SILENCE_MS for all of these: 9 MB/s, which a busy machine hashes too. */
+#define SUMS_AT_ONCE 64
 
 struct asking {
 	struct link *link;

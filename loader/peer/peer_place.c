@@ -52,7 +52,7 @@ int peer_places_find(const char *source, const struct peer_settings *settings, s
 
 	if (r < 0)
 		return r;
-	*ret = (struct peer_places){0};
+	memset(ret, 0, sizeof(*ret)); /* too large for a copy on the stack */
 	strcpy(ret->ref, parsed.ref);
 	if (parsed.host[0])
 		places_add(ret, parsed.host, parsed.port, "");

@@ -65,12 +65,16 @@ int peer_take(struct link *link, const struct peer_taking *taking, struct peer_e
  *
  * Fetching one part, from one peer after another until all of its pieces have arrived. */
 
-/* How many connections in a row may bring nothing. With the pauses between them that takes 90 seconds, in which a switch or a node
- * restarts. After a connection that brought pieces the count begins again. */
-#define PEER_TRIES_MAX 12
-/* The first pause. Each further one is twice as long, up to so many times the first: 10 s. */
+/* How long connections may bring nothing, one after another. In that time a switch or a node restarts. After a connection that brought
+ * pieces the time begins again. */
+#define PEER_PATIENCE_MS 90000
+/* How long a node is left alone after it gave nothing. Each further time is twice as long, up to so many times the first: 10 s. A node
+ * that does not have the version is left alone for the longest time at once. */
 #define PEER_PAUSE_MS 250
 #define PEER_PAUSES_MAX 40
+/* How long a node may take to prove who it is that has not been asked before, while another one is known to have the version. A
+ * connection takes four round trips. */
+#define PEER_PROBE_MS 1000
 /* How often a taker is redirected: the length of a chain. Each redirect takes some milliseconds. The last node asked has to send. */
 #define PEER_REDIRECTS_MAX 64
 
@@ -82,12 +86,12 @@ struct peer_fetch {
 	struct taken_part *part;
 	const struct peer_offer *offer;
 	struct peer_keys *keys;
-	const struct peer_places *places; /* that have the version */
+	const struct peer_places *places; /* with what the load has learned of them */
 	uint64_t serves; /* as peer_taking.serves */
 	unsigned threads;
 	unsigned lanes; /* connections by TLS for the bytes */
 	bool clear; /* they need not be encrypted */
-	int64_t pause_ms; /* PEER_PAUSE_MS, or less in tests */
+	int64_t pause_ms, patience_ms; /* PEER_PAUSE_MS and PEER_PATIENCE_MS, or less in tests */
 	atomic_bool *stop;
 	struct wire *wire; /* for the next take; NULL: none is open */
 	struct peer_way way;

@@ -68,7 +68,7 @@ static int next(struct peer_dial *dial)
 
 static struct peer_dial *dial_all(void)
 {
-	struct peer_dial *dial = peer_dial_new(peer.keys, &places);
+	struct peer_dial *dial = peer_dial_new(peer.keys, &places, false);
 
 	cr_assert(dial);
 	return dial;
@@ -110,25 +110,19 @@ Test(dial, tells_of_each_node_once)
 	peer_dial_free(dial);
 }
 
-/* Those that were not asked yet may have to help out later. */
-Test(dial, puts_the_node_first_that_has_the_version)
+Test(dial, asks_busy_nodes_only_if_it_is_to)
 {
 	struct peer_dial *dial;
 
-	add(1);
-	add_silent(1);
-	add(peer.port);
-	add(2);
-	dial = dial_all();
-	do
-		cr_assert_eq(next(dial), 1);
-	while (!dialled.link);
+	for (int i = 0; i < 3; i++)
+		add(peer.port);
+	places.items[0].why.code = -ENOENT;
+	places.items[1].why.code = -EBUSY;
+	dial = peer_dial_new(peer.keys, &places, true);
+	cr_assert_eq(next(dial), 1);
+	cr_expect_eq(dialled.place, 1);
 	link_close(dialled.link);
-	peer_dial_order(dial, dialled.place, &places);
-	cr_assert_eq(places.count, 3);
-	cr_expect_eq(places.items[0].port, peer.port);
-	cr_expect_eq(places.items[1].port, port_of(silent));
-	cr_expect_eq(places.items[2].port, 2);
+	cr_expect_eq(next(dial), 0);
 	peer_dial_free(dial);
 }
 

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define ANY NULL
@@ -305,9 +306,21 @@ Test(peer_take, refuses_to_go_elsewhere_if_it_can_not)
 
 /* ---- one connection after another ------------------------------------------- */
 
-static void run_fetch(void)
+/* The peer, and `empty` nodes that have nothing. */
+static void list_places(unsigned empty)
 {
-	places = (struct peer_places){.count = 1, .ref = "m@v1", .items = {{"127.0.0.1", peer.port}}};
+	places = (struct peer_places){.count = 1 + empty, .ref = "m@v1"};
+	for (unsigned i = 0; i <= empty; i++) {
+		struct peer_place *place = &places.items[i];
+
+		snprintf(place->host, sizeof(place->host), "127.0.0.%u", 1 + i);
+		place->port = peer.port;
+		place->offered = i == 0;
+	}
+}
+
+static void fetch_for(int64_t pause_ms, int64_t patience_ms)
+{
 	fetch = (struct peer_fetch){
 		.part = &part,
 		.offer = &offer,
@@ -315,11 +328,18 @@ static void run_fetch(void)
 		.places = &places,
 		.threads = 2,
 		.lanes = 2,
-		.pause_ms = 1,
+		.pause_ms = pause_ms,
+		.patience_ms = patience_ms,
 		.stop = &stop,
 	};
 	peer_fetch_run(&fetch);
 	cr_expect(atomic_load(&fetch.ended));
+}
+
+static void run_fetch(void)
+{
+	list_places(0);
+	fetch_for(1, 1000);
 }
 
 Test(peer_take, goes_on_after_a_connection_that_broke)
@@ -353,16 +373,87 @@ Test(peer_take, goes_on_at_the_first_peer_if_the_next_one_is_not_there)
 	expect_all();
 }
 
-Test(peer_take, gives_up_after_some_tries_and_says_how_far_it_came)
+/* A server is away for some tries, as in a restart. Nodes that never had the version neither use up the load's patience, nor hold it up:
+ * each is asked once. */
+static void survive_beside(unsigned empty)
+{
+	begin_take(LIE_RESTART);
+	peer.lies_until = 5; /* two connections before it is away, and three while it is */
+	list_places(empty);
+	fetch_for(PEER_PAUSE_MS, PEER_PATIENCE_MS);
+	cr_expect_eq(fetch.error.code, 0, "%s", fetch.error.message);
+	cr_expect_leq(atomic_load(&peer.empty_connections), empty);
+	cr_expect_leq(fetch.failures, 4 + empty);
+	expect_all();
+}
+
+Test(peer_take, survives_a_restart_alone)
+{
+	survive_beside(0);
+}
+
+Test(peer_take, survives_a_restart_beside_a_node_that_has_nothing)
+{
+	survive_beside(1);
+}
+
+Test(peer_take, survives_a_restart_beside_4_nodes_that_have_nothing)
+{
+	survive_beside(4);
+}
+
+Test(peer_take, survives_a_restart_beside_11_nodes_that_have_nothing)
+{
+	survive_beside(11);
+}
+
+Test(peer_take, survives_a_restart_beside_15_nodes_that_have_nothing)
+{
+	survive_beside(15);
+}
+
+Test(peer_take, survives_a_restart_beside_63_nodes_that_have_nothing)
+{
+	survive_beside(63);
+}
+
+Test(peer_take, gives_up_at_the_end_of_its_patience_and_says_how_far_it_came)
 {
 	begin_take(LIE_NOTHING);
 	atomic_store(&stop, false);
 	fake_peer_end(&peer);
-	run_fetch();
+	list_places(0);
+	fetch_for(1, 300);
 	peer.keys = NULL;
 	cr_expect_eq(fetch.error.code, -ECONNREFUSED, "%s", fetch.error.message);
-	cr_expect_eq(fetch.failures, PEER_TRIES_MAX);
-	cr_expect(strstr(fetch.error.message, "0 of 9441280 bytes came"), "%s", fetch.error.message);
+	cr_expect_gt(fetch.failures, 2);
+	cr_expect(strstr(fetch.error.message, "0 of 9441280 bytes came: 127.0.0.1, port "), "%s",
+		  fetch.error.message);
+}
+
+Test(peer_take, names_every_node_with_its_reason_when_it_gives_up)
+{
+	begin_take(LIE_RESTART);
+	list_places(3);
+	places.items[3].port = 1; /* nobody is there */
+	fetch_for(10, 3000);
+	cr_expect_eq(fetch.error.code, -ECONNRESET, "%s", fetch.error.message);
+	cr_expect(strstr(fetch.error.message, "none of 4 nodes gives m@v1: 2 do not have it; 127.0.0.1:"), "%s",
+		  fetch.error.message);
+	cr_expect(strstr(fetch.error.message, "; 127.0.0.4, port 1: Connection refused"), "%s",
+		  fetch.error.message);
+}
+
+Test(peer_take, gives_up_at_once_when_nobody_has_the_version_any_more)
+{
+	begin_take(LIE_NOTHING);
+	peer.lie = LIE_FORGETS;
+	list_places(2);
+	fetch_for(PEER_PAUSE_MS, PEER_PATIENCE_MS);
+	cr_expect_eq(fetch.error.code, -ENOENT, "%s", fetch.error.message);
+	cr_expect_eq(fetch.failures, 3, "each was asked once");
+	cr_expect(strstr(fetch.error.message, "none of 3 nodes gives m@v1: 3 do not have it"), "%s",
+		  fetch.error.message);
 }
 
 Test(peer_take, copies_a_replica_from_its_origin)

@@ -6,9 +6,11 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 static const struct wanted node1 = {.names = "DNS:node1.example,IP:127.0.0.1", .begins = -60, .ends = 3600};
 
@@ -156,6 +158,33 @@ Test(link, a_peer_that_says_nothing_is_not_waited_for)
 
 	join_by_certificates();
 	cr_expect_eq(link_read(server.link, &byte, 1, 20, &error), -ETIMEDOUT, "%s", error.message);
+}
+
+static atomic_bool drips = true;
+
+static void *drip(void *user)
+{
+	struct error unused;
+
+	while (atomic_load(&drips) && link_write(user, "x", 1, 1000, &unused) == 0)
+		nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000}, NULL);
+	return NULL;
+}
+
+/* Each byte comes soon enough, but all of them would take 10 s. */
+Test(link, a_peer_that_drips_is_not_waited_for)
+{
+	uint64_t begin_ms = clock_steady_ms();
+	char bytes[1000];
+	pthread_t thread;
+
+	join_by_certificates();
+	pthread_create(&thread, NULL, drip, client);
+	cr_expect_eq(link_read(server.link, bytes, sizeof(bytes), 1000, &error), -ETIMEDOUT, "%s",
+		     error.message);
+	cr_expect_lt(clock_steady_ms() - begin_ms, 5000);
+	atomic_store(&drips, false);
+	pthread_join(thread, NULL);
 }
 
 Test(link, a_peer_that_reads_nothing_is_not_waited_for)

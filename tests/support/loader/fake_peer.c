@@ -42,6 +42,7 @@ static struct {
 static _Thread_local struct link *own_link; /* of the thread's connection */
 static _Thread_local struct error error;
 static _Thread_local bool asked; /* its connection is no lane */
+static _Thread_local bool is_empty; /* it is to a node that has nothing */
 
 const uint8_t *fake_peer_bytes(uint32_t segment)
 {
@@ -136,7 +137,7 @@ static int find(void *user, const char *ref, struct served_version **ret, struct
 {
 	(void)user;
 	asked = true;
-	if (strcmp(ref, "m@v1") != 0)
+	if (strcmp(ref, "m@v1") != 0 || is_empty || lies(LIE_FORGETS))
 		return error_set(why, -ENOENT, NULL, "there is no %s", ref);
 	*ret = &fake.version;
 	return 0;
@@ -175,6 +176,8 @@ static int look(void *user, struct served_version *version, const struct served_
 		return error_set(why, -ESHUTDOWN, NULL, "the node stops");
 	if (lies(LIE_NO_MEMORY))
 		return error_set(why, -ENOMEM, NULL, "out of memory");
+	if (lies(LIE_RESTART) && number > 0)
+		return error_set(why, -ESHUTDOWN, NULL, "the node stops");
 	if (lies(LIE_RESET) && number > 0) {
 		link_interrupt(own_link);
 		return 1; /* the rest never comes, however late the taker hears of the end */
@@ -258,12 +261,30 @@ static bool by_hand(void)
 
 /* ---- its life -------------------------------------------------------------- */
 
-static void *serve(void *fd)
+static bool is_to_nobody(int fd)
+{
+	struct sockaddr_in address;
+	socklen_t bytes = sizeof(address);
+
+	getsockname(fd, (struct sockaddr *)&address, &bytes);
+	return address.sin_addr.s_addr != htonl(INADDR_LOOPBACK);
+}
+
+static void *serve(void *given)
 {
 	const struct server server = {.source = &source, .program = "fake"};
 	struct serve_report report = {0};
 
-	if (link_accept(fake.peer->keys, (int)(intptr_t)fd, LINK_HANDSHAKE_MS, &own_link, &error) < 0)
+	const int fd = (int)(intptr_t)given;
+
+	is_empty = is_to_nobody(fd);
+	/* The first one is the offer's, and in the second one pieces come. */
+	if (!is_empty && lies(LIE_RESTART) && atomic_load(&fake.peer->connections) > 1) {
+		close(fd);
+		atomic_fetch_add(&fake.peer->connections, 1);
+		return NULL;
+	}
+	if (link_accept(fake.peer->keys, fd, LINK_HANDSHAKE_MS, &own_link, &error) < 0)
 		return NULL;
 	if (by_hand())
 		answer_all();
@@ -271,7 +292,7 @@ static void *serve(void *fd)
 		serve_link(&server, own_link, &report, &error);
 	own_link = link_close(own_link);
 	if (asked || !report.program[0])
-		atomic_fetch_add(&fake.peer->connections, 1);
+		atomic_fetch_add(is_empty ? &fake.peer->empty_connections : &fake.peer->connections, 1);
 	return NULL;
 }
 
@@ -311,7 +332,7 @@ static void make_keys(struct fake_peer *peer)
 
 void fake_peer_begin(struct fake_peer *peer)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
 	socklen_t bytes = sizeof(address);
 
 	signal(SIGPIPE, SIG_IGN); /* as the loader does */

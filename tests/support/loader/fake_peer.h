@@ -1,4 +1,5 @@
-/* A peer that has one version of two segments, and may lie about it. */
+/* A peer that has one version of two segments, and may lie about it. At 127.0.0.1 it has the version; at every other address of this
+ * machine the same port is a node that has nothing. */
 #ifndef GPUWM_TESTS_LOADER_FAKE_PEER_H
 #define GPUWM_TESTS_LOADER_FAKE_PEER_H
 
@@ -34,6 +35,8 @@ enum fake_lie {
 	LIE_GONE, /* it says that the version is gone */
 	LIE_NO_MEMORY, /* it says that it has no memory */
 	LIE_RESET, /* the connection ends at the second piece */
+	LIE_RESTART, /* it stops at the second piece, and each connection that comes next is cut before it has begun */
+	LIE_FORGETS, /* the version is not there any more */
 	LIE_ELSEWHERE, /* it sends takers on to a port where nobody is */
 	LIE_ELSEWHERE_AGAIN, /* it sends them on although they can't go */
 };
@@ -42,13 +45,14 @@ struct fake_peer {
 	enum fake_lie lie;
 	atomic_bool *stops; /* set when a piece is asked for; NULL: nothing is */
 	atomic_uint connections, looks;
+	atomic_uint empty_connections; /* to the nodes that have nothing, which `connections` does not count */
 	atomic_uint details; /* requests for the index and for sums, of the lies about `find` */
 	unsigned lies_until; /* with which connection the lies end; 0: never */
 	unsigned port;
 	struct peer_keys *keys; /* for both sides */
 };
 
-/* Begins to listen on 127.0.0.1. */
+/* Begins to listen. */
 void fake_peer_begin(struct fake_peer *peer);
 void fake_peer_end(struct fake_peer *peer);
 /* The bytes of its segments. */
