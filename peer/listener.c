@@ -101,6 +101,13 @@ static void log_refusal(const struct error *error)
 		log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 }
 
+/* Its place is one of those that give way. */
+static void connection_refuse(struct link *link, const struct error *why)
+{
+	log_refusal(why);
+	serve_refuse(link, why);
+}
+
 static void *connection_run(void *user)
 {
 	struct connection *connection = user;
@@ -119,11 +126,11 @@ static void *connection_run(void *user)
 		log_warning("no descriptor for a connection: raise LimitNOFILE= in the unit");
 	else if (link_accept(keys, fd, LINK_HANDSHAKE_MS, &link, &error) < 0)
 		log_refusal(&error);
-	if (link) {
-		places_known(&listener->places, place, link);
+	if (link && places_know(&listener->places, place, link, &error) == 0)
 		connection_serve(listener, link);
-	}
-	places_known(&listener->places, place, NULL);
+	else if (link)
+		connection_refuse(link, &error);
+	places_forget(&listener->places, place);
 	link_close(link);
 	peer_keys_release(keys);
 	fd = place->fd;
@@ -148,7 +155,8 @@ static int connection_begin(struct connection *connection)
 
 static void listener_take(struct listener *listener, int fd)
 {
-	struct place *place = places_take(&listener->places, fd);
+	const struct origin origin = origin_of(fd);
+	struct place *place = places_take(&listener->places, fd, &origin);
 	struct connection *connection = place ? malloc(sizeof(*connection)) : NULL;
 
 	if (connection) {

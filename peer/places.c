@@ -2,13 +2,10 @@
 
 #include "../base/clock.h"
 
-#include <netinet/in.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-
-/* Who has an address of IPv6 has 2^64 of them. */
-#define NETWORK_BYTES 8
 
 void places_begin(struct places *places)
 {
@@ -23,60 +20,76 @@ void places_end(struct places *places)
 	pthread_mutex_destroy(&places->lock);
 }
 
-static void read_address(int fd, uint8_t ret[16])
-{
-	struct sockaddr_storage address = {0};
-	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address;
-	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address;
-	socklen_t bytes = sizeof(address);
+/* ---- unknown connections ---- */
 
-	memset(ret, 0, 16);
-	getpeername(fd, (struct sockaddr *)&address, &bytes);
-	if (address.ss_family == AF_INET)
-		memcpy(ret + 12, &v4->sin_addr, 4);
-	else if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
-		memcpy(ret + 12, &v6->sin6_addr.s6_addr[12], 4);
-	else
-		memcpy(ret, &v6->sin6_addr, NETWORK_BYTES);
+static bool is_unknown(const struct place *place)
+{
+	return !place->link && !place->leaving;
 }
 
-struct crowd {
-	unsigned unknown, same, same_unknown;
-	struct place *slowest; /* the oldest one that is not known */
-};
-
-static struct crowd count_crowd(const struct places *places, const uint8_t address[16])
+static unsigned count_unknown(const struct places *places, const struct origin *origin)
 {
-	struct crowd crowd = {0};
+	unsigned count = 0;
 
-	for (struct place *at = places->first; at; at = at->next) {
-		bool same = memcmp(at->address, address, 16) == 0;
+	for (const struct place *at = places->first; at; at = at->next)
+		count += is_unknown(at) && (!origin || origin_same(&at->origin, origin));
+	return count;
+}
 
-		crowd.same += same;
-		crowd.same_unknown += same && !at->link;
-		crowd.unknown += !at->link;
-		if (!at->link && !crowd.slowest)
-			crowd.slowest = at;
+static unsigned count_leaving(const struct places *places)
+{
+	unsigned count = 0;
+
+	for (const struct place *at = places->first; at; at = at->next)
+		count += at->leaving;
+	return count;
+}
+
+static struct place *oldest_unknown(const struct places *places, const struct origin *origin)
+{
+	struct place *at = places->first;
+
+	while (at && !(is_unknown(at) && origin_same(&at->origin, origin)))
+		at = at->next;
+	return at;
+}
+
+/* The origin with most unknown connections; NULL: there are none. */
+static const struct origin *most_silent(const struct places *places)
+{
+	const struct origin *most = NULL;
+	unsigned largest = 0;
+
+	for (const struct place *at = places->first; at; at = at->next) {
+		unsigned count = is_unknown(at) ? count_unknown(places, &at->origin) : 0;
+
+		if (count > largest) {
+			largest = count;
+			most = &at->origin;
+		}
 	}
-	return crowd;
+	return most;
 }
 
-/* Returns whether there is room for one more. The thread of one that gives way finds its connection ended. */
-static bool places_make_room(struct places *places, const uint8_t address[16])
+/* Its thread finds the connection ended. */
+static void give_way(struct places *places, struct place *place)
 {
-	struct crowd crowd = count_crowd(places, address);
-
-	if (places->count >= PLACES_MAX || crowd.same >= PLACES_PER_ADDRESS_MAX ||
-	    crowd.same_unknown >= PLACES_UNKNOWN_PER_ADDRESS_MAX)
-		return false;
-	if (crowd.unknown >= PLACES_UNKNOWN_MAX) {
-		shutdown(crowd.slowest->fd, SHUT_RDWR);
-		places->refused++;
-	}
-	return true;
+	if (!place)
+		return;
+	shutdown(place->fd, SHUT_RDWR);
+	place->leaving = true;
+	places->refused++;
 }
 
-struct place *places_take(struct places *places, int fd)
+static void places_make_room(struct places *places, const struct origin *origin)
+{
+	if (count_unknown(places, origin) >= PLACES_UNKNOWN_PER_ORIGIN_MAX)
+		give_way(places, oldest_unknown(places, origin));
+	else if (count_unknown(places, NULL) >= PLACES_UNKNOWN_MAX)
+		give_way(places, oldest_unknown(places, most_silent(places)));
+}
+
+struct place *places_take(struct places *places, int fd, const struct origin *origin)
 {
 	struct place *place = calloc(1, sizeof(*place));
 	bool room;
@@ -84,10 +97,11 @@ struct place *places_take(struct places *places, int fd)
 	if (!place)
 		return NULL;
 	place->fd = fd;
-	read_address(fd, place->address);
+	place->origin = *origin;
 	pthread_mutex_lock(&places->lock);
-	room = places_make_room(places, place->address);
+	room = count_leaving(places) < PLACES_LEAVING_MAX;
 	if (room) {
+		places_make_room(places, origin);
 		*(places->last ? &places->last->next : &places->first) = place;
 		places->last = place;
 		places->count++;
@@ -101,10 +115,56 @@ struct place *places_take(struct places *places, int fd)
 	return NULL;
 }
 
-void places_known(struct places *places, struct place *place, struct link *link)
+/* ---- known connections ---- */
+
+struct known {
+	unsigned all, of_origin, of_name;
+};
+
+static struct known count_known(const struct places *places, const struct origin *origin, const char *name)
+{
+	struct known known = {0};
+
+	for (const struct place *at = places->first; at; at = at->next) {
+		if (!at->link)
+			continue;
+		known.all++;
+		known.of_origin += origin_same(&at->origin, origin);
+		known.of_name += name[0] && strcmp(link_peer_name(at->link), name) == 0;
+	}
+	return known;
+}
+
+#define ASK_AGAIN "a load asks again by itself; other nodes may have the version too"
+
+int places_know(struct places *places, struct place *place, struct link *link, struct error *error)
+{
+	const char *name = link_peer_name(link);
+	struct known known;
+	int r = 0;
+
+	pthread_mutex_lock(&places->lock);
+	known = count_known(places, &place->origin, name);
+	if (known.all >= PLACES_MAX)
+		r = error_set(error, -EBUSY, ASK_AGAIN,
+			      "this node serves %u connections, and no more are served", known.all);
+	else if (known.of_origin >= PLACES_PER_NODE_MAX || known.of_name >= PLACES_PER_NODE_MAX)
+		r = error_set(error, -EBUSY, ASK_AGAIN,
+			      "this node serves %s%s %u connections, and one node gets no more",
+			      link_peer(link), name[0] ? " or others with its certificate" : "",
+			      known.of_origin > known.of_name ? known.of_origin : known.of_name);
+	if (r == 0)
+		place->link = link;
+	else
+		places->refused++;
+	pthread_mutex_unlock(&places->lock);
+	return r;
+}
+
+void places_forget(struct places *places, struct place *place)
 {
 	pthread_mutex_lock(&places->lock);
-	place->link = link;
+	place->link = NULL;
 	pthread_mutex_unlock(&places->lock);
 }
 

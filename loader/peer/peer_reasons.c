@@ -50,7 +50,8 @@ static const struct peer_place *first_reason(const struct peer_place *places, si
 	const struct peer_place *first = NULL;
 
 	for (size_t i = 0; i < count; i++) {
-		if (places[i].why.code && (!first || (peer_place_lacks(first) && !peer_place_lacks(&places[i]))))
+		if (places[i].why.code &&
+		    (!first || (peer_place_lacks(first) && !peer_place_lacks(&places[i]))))
 			first = &places[i];
 	}
 	return first;

@@ -371,6 +371,23 @@ PEER_TEST(strangers_do_not_keep_nodes_out)
 	DROP(d, "m@v1");
 }
 
+/* A user of a node that takes keeps more connections open than one address may have, and says nothing. */
+PEER_TEST(silent_connections_do_not_keep_a_load_from_the_same_address_out)
+{
+	int fds[40];
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	peer_start(d);
+	for (unsigned i = 0; i < 40; i++)
+		fds[i] = connect_from(1);
+	CTL_IS(0, "load", peer.source, "copy@v1", "--device", d->device, "--wait");
+	worker_reads(d, "copy@v1", 1);
+	for (unsigned i = 0; i < 40; i++)
+		close(fds[i]);
+	cr_expect_eq(peer_stop(), 0);
+	DROP(d, "copy@v1", "m@v1");
+}
+
 PEER_TEST(ends_at_once_whoever_is_connected)
 {
 	int64_t begin_ms;

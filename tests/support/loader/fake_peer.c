@@ -272,21 +272,23 @@ static bool is_to_nobody(int fd)
 
 static void *serve(void *given)
 {
+	static const struct error full = {-EBUSY, "this node serves 256 connections", ""};
 	const struct server server = {.source = &source, .program = "fake"};
-	struct serve_report report = {0};
-
 	const int fd = (int)(intptr_t)given;
+	struct serve_report report = {0};
 
 	is_empty = is_to_nobody(fd);
 	/* The first one is the offer's, and in the second one pieces come. */
-	if (!is_empty && lies(LIE_RESTART) && atomic_load(&fake.peer->connections) > 1) {
+	if (!is_empty && (lies(LIE_CUT) || (lies(LIE_RESTART) && atomic_load(&fake.peer->connections) > 1))) {
 		close(fd);
 		atomic_fetch_add(&fake.peer->connections, 1);
 		return NULL;
 	}
 	if (link_accept(fake.peer->keys, fd, LINK_HANDSHAKE_MS, &own_link, &error) < 0)
 		return NULL;
-	if (by_hand())
+	if (!is_empty && lies(LIE_FULL))
+		serve_refuse(own_link, &full);
+	else if (by_hand())
 		answer_all();
 	else
 		serve_link(&server, own_link, &report, &error);
@@ -319,13 +321,12 @@ static void *serve_all(void *unused)
 static void make_keys(struct fake_peer *peer)
 {
 	struct peer_settings settings = {0};
-	char path[64];
 
 	fake.secret = memfd_create("secret", MFD_CLOEXEC);
 	cr_assert_eq(fchmod(fake.secret, 0600), 0);
 	cr_assert_eq(write(fake.secret, "0123456789abcdef0123456789abcdef", 32), 32);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fake.secret);
-	cr_assert_eq(peer_settings_set(&settings, "secret", path, &error), 0, "%s", error.message);
+	snprintf(peer->secret, sizeof(peer->secret), "/proc/self/fd/%d", fake.secret);
+	cr_assert_eq(peer_settings_set(&settings, "secret", peer->secret, &error), 0, "%s", error.message);
 	cr_assert_eq(peer_keys_read(&settings, &peer->keys, &error), 0, "%s", error.message);
 	peer_settings_clear(&settings);
 }

@@ -36,6 +36,8 @@ enum fake_lie {
 	LIE_NO_MEMORY, /* it says that it has no memory */
 	LIE_RESET, /* the connection ends at the second piece */
 	LIE_RESTART, /* it stops at the second piece, and each connection that comes next is cut before it has begun */
+	LIE_FULL, /* it serves as many as it can */
+	LIE_CUT, /* each connection is cut before it has begun */
 	LIE_FORGETS, /* the version is not there any more */
 	LIE_ELSEWHERE, /* it sends takers on to a port where nobody is */
 	LIE_ELSEWHERE_AGAIN, /* it sends them on although they can't go */
@@ -50,6 +52,7 @@ struct fake_peer {
 	unsigned lies_until; /* with which connection the lies end; 0: never */
 	unsigned port;
 	struct peer_keys *keys; /* for both sides */
+	char secret[64]; /* the path of their secret */
 };
 
 /* Begins to listen. */
