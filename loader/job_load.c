@@ -28,44 +28,9 @@ static int load_take(struct job *job, const struct message *message, struct pack
 	return 0;
 }
 
-/* The lists and settings below are only read: their texts stay the message's. */
-static struct peer_list list_of(const char *const *items, uint32_t count)
+static int run_of_peer(const struct peer_settings *settings, struct work *work, void *data, struct error *error)
 {
-	struct peer_list list = {.count = count};
-
-	for (uint32_t i = 0; i < count; i++)
-		list.items[i] = (char *)items[i];
-	return list;
-}
-
-static struct peer_settings settings_of(const struct job_peers *peers)
-{
-	return (struct peer_settings){
-		.certificate = (char *)peers->certificate,
-		.key = (char *)peers->key,
-		.authority = (char *)peers->authority,
-		.secrets = list_of(peers->secrets.items, peers->secrets.count),
-		.names = list_of(peers->names.items, peers->names.count),
-		.peers = list_of(peers->peers.items, peers->peers.count),
-		.dns = list_of(peers->dns.items, peers->dns.count),
-		.listen = (char *)peers->listen,
-		.clear = peers->clear,
-	};
-}
-
-/* own: the settings of this loader's service count, and not the job's. */
-static int run_of_peer(const struct job_load_params *params, bool own, struct work *work, struct error *error)
-{
-	struct peer_settings settings = {0};
-	int r = own ? peer_settings_read(work->service->file, &settings, error) : 0;
-
-	if (!own && params->peers)
-		settings = settings_of(params->peers);
-	if (r == 0)
-		r = peer_load_run(params, &settings, work, error);
-	if (own)
-		peer_settings_clear(&settings);
-	return r;
+	return peer_load_run(data, settings, work, error);
 }
 
 static int load_job_run(struct job *job, struct work *work, struct error *error)
@@ -83,8 +48,9 @@ static int load_job_run(struct job *job, struct work *work, struct error *error)
 		roots = roots_own;
 	}
 	if (r == 0)
-		r = peer_source(params->wish.source) ? run_of_peer(params, own, work, error)
-						     : load_run(params, &roots, files, work, error);
+		r = peer_source(params->wish.source)
+			    ? with_peer_settings(params->peers, work, run_of_peer, (void *)job->params, error)
+			    : load_run(params, &roots, files, work, error);
 	roots_clear(&roots_own);
 	return r;
 }

@@ -43,6 +43,32 @@ int load_run(const struct job_load_params *params, const struct roots *roots, in
 int peer_load_run(const struct job_load_params *params, const struct peer_settings *settings, struct work *work,
 		  struct error *error);
 
+/* ---- a part from a peer again (peer/peer_again.c) ---- */
+
+/* A part that was once taken from a node, and whose memory was lost. */
+struct peer_again {
+	const struct job_move_params *params; /* with `again` */
+	const void *index;
+	uint64_t index_bytes;
+	const struct memory_device *device; /* open */
+	struct memory_segment *segments; /* of the sizes that the index names, mapped for writing */
+};
+
+/* Fills the part's memory from any node that has the version's content: the node that the source names, and all of the settings. If no
+ * node has it, asks all of them again for PEER_PATIENCE_MS, because they may be starting as well. Returns 0. Fails as peer_load_run does,
+ * with -ENOENT if no node has the content, and with -EBADMSG if a node's version has the fingerprint and another index. */
+int peer_again_run(const struct peer_again *again, const struct peer_settings *settings, struct work *work,
+		   struct error *error);
+
+/* ---- settings (load_peers.c) ---- */
+
+typedef int peer_settings_fn(const struct peer_settings *settings, struct work *work, void *data,
+			     struct error *error);
+/* Calls `run` with the settings by which the job asks other nodes: those of this loader's service, or those that came with the job, which
+ * may be NULL. Returns what it returned. Fails as peer_settings_read does. */
+int with_peer_settings(const struct job_peers *given, struct work *work, peer_settings_fn *run, void *data,
+		       struct error *error);
+
 /* ---- plans (report.c) ---- */
 
 /* What a load would take. */

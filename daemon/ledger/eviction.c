@@ -47,7 +47,7 @@ bool version_belongs_to_host(const struct version *version)
 bool version_may_lie_on(const struct version *version, enum tier tier)
 {
 	if (!tier_has_memory(tier))
-		return version->description;
+		return description_has_files(version->description);
 	return !tier_kinds[tier].device || !version_belongs_to_host(version);
 }
 

@@ -3,6 +3,7 @@
 #include "../work/versions/claims.h"
 #include "../work/tiers/tiers.h"
 #include "../../base/clock.h"
+#include "../../service/peers.h"
 #include "../work/versions/publishers.h"
 #include "../work/loaders/loader.h"
 #include "../work/tiers/room.h"
@@ -27,6 +28,7 @@ struct begin {
 	bool evicts; /* versions were demoted for it */
 	bool awaits_quota; /* it waits, as long as its client asked for, until versions of the same user are freed */
 	int64_t wait_ms; /* what its client asked for */
+	char fingerprint[FINGERPRINT_TEXT + 1]; /* "": none was told */
 	struct publish_request request;
 };
 
@@ -54,6 +56,8 @@ static int begin_of(struct request *request, const struct publish_begin_params *
 		.segments = params->segments,
 	};
 	begin->wait_ms = params->wait_ms;
+	snprintf(begin->fingerprint, sizeof(begin->fingerprint), "%s",
+		 params->fingerprint ? params->fingerprint : "");
 	if (params->publish) {
 		begin->join = *params->publish;
 		begin->request.join = &begin->join;
@@ -103,6 +107,16 @@ static void answer_begun(const struct request *request, const struct version *ve
 	request_answer_fds(request, &w, begun->fds, begun->fd_count);
 }
 
+/* What comes from files can come from there again, and what comes from a node from any that has the same content. */
+static void describe_by_load(struct version *version, const struct load_wish *wish, const char *fingerprint)
+{
+	const bool is_peers = peer_source(wish->source) && peer_fingerprint(fingerprint);
+
+	if (!version->description && (wish->source[0] == '/' || is_peers))
+		version->description = description_new(
+			&(struct description){wish->source, wish->choice, is_peers ? fingerprint : NULL});
+}
+
 /* A load: the process that makes it checks it too. */
 static int begin_as_loader(struct request *request, struct begin *begin, struct error *error)
 {
@@ -111,7 +125,6 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 		request->session->client->loader ? loader_job(request->session->client->loader) : NULL;
 	const struct load_job *load = load_job_of(job);
 	struct publish_part *part = NULL;
-	const struct load_wish *wish;
 	struct version *version;
 	int r;
 
@@ -135,10 +148,7 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	if (r < 0)
 		return r;
 	version = part->publish->version;
-	wish = &load->params->wish;
-	/* What comes from files can come from there again. */
-	if (!version->description && wish->source[0] == '/')
-		version->description = description_new(&(struct description){wish->source, wish->choice});
+	describe_by_load(version, &load->params->wish, begin->fingerprint);
 	job->version = version->id;
 	job_watch(job); /* it may have waited for room until now */
 	answer_begun(request, version, &(struct begun){0});

@@ -139,7 +139,7 @@ static int move_bytes(struct move *move)
 	if (!tier_has_memory(to))
 		return move_prove(move);
 	if (!tier_has_memory(from))
-		return move_from_files(move);
+		return move->params->again ? move_from_peer(move) : move_from_files(move);
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
 		if (ways[i].from == from && ways[i].to == to)
 			return ways[i].run(move);

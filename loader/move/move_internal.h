@@ -1,5 +1,6 @@
 /* What the steps of a move share. move.c has their order, and move_memory.c makes the new memory. move_back.c copies from a GPU,
- * move_forth.c to a GPU, and move_files.c from files. */
+ * move_forth.c to a GPU, move_files.c from files, and
+ * move_peer.c from another node. */
 #ifndef GPUWM_LOADER_MOVE_INTERNAL_H
 #define GPUWM_LOADER_MOVE_INTERNAL_H
 
@@ -63,6 +64,7 @@ void move_tell_copied(struct move *move, const char *way, double seconds, unsign
 int move_back(struct move *move);
 int move_forth(struct move *move);
 int move_from_files(struct move *move);
+int move_from_peer(struct move *move);
 /* Reads the files, and compares every tensor with the index. Makes no memory. */
 int move_prove(struct move *move);
 

@@ -17,6 +17,7 @@ struct peer_place {
 	char host[PEER_HOST_BYTES_MAX + 1];
 	unsigned port;
 	char name[PEER_HOST_BYTES_MAX + 1]; /* that its certificate has; "": `host` */
+	char ref[REF_BYTES_MAX + 1]; /* the version's name there; "": that of the list */
 	bool offered; /* it has said that it has the version */
 	struct error
 		why; /* why it gave nothing when it was last asked; code 0: it was not asked, or it gave something */
@@ -30,14 +31,18 @@ struct peer_places {
 	char ref[REF_BYTES_MAX + 1]; /* the version's name on these nodes */
 };
 
+/* Returns the version's name at the place, for requests. */
+const char *peer_place_ref(const struct peer_places *places, const struct peer_place *place);
+
 /* Returns the place as a target, which points into it. */
 struct link_target peer_place_target(const struct peer_place *place);
 
-/* Finds the nodes that a source names: one, or all peers of the settings. Returns 0 and sets *ret, which has one at least. Fails with
+/* Finds the nodes that a source names: one, or all peers of the settings. With `others`, finds all of the settings in any case, behind
+ * the one that is named. Returns 0 and sets *ret, which has one at least. Fails with
  * -EINVAL if the source is malformed, -ENOENT if no peer is configured or
  * found, and -ENOMEM. */
-int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,
-		     struct error *error);
+int peer_places_find(const char *source, const struct peer_settings *settings, bool others,
+		     struct peer_places *ret, struct error *error);
 
 /* ---- reasons (peer_reasons.c) ----
  *
@@ -78,5 +83,29 @@ int peer_dial_next(struct peer_dial *dial, int (*look)(void *user_data), void *u
 /* Waits until every attempt has ended, and closes the connections that nobody took. An attempt takes the resolver's time and
  * LINK_HANDSHAKE_MS at most. NULL is fine. */
 void peer_dial_free(struct peer_dial *dial);
+
+/* ---- asking (peer_ask.c) ----
+ *
+ * Asks nodes for a version until one has it. */
+
+struct work;
+
+struct peer_asking {
+	struct peer_keys *keys;
+	struct peer_places *places; /* gets what was learned of each */
+	struct work *work;
+	bool persists; /* nodes that do not have the version, or are not there, are asked again too */
+	/* Asks a node, after the hello. Returns 0 if the node has the version; it may set place->ref. */
+	int (*ask)(void *user_data, struct link *link, struct peer_place *place, struct error *error);
+	void *user_data;
+	struct peer_dial *dial; /* NULL: nobody was asked yet */
+};
+
+/* Asks one node after another, in the order in which they answer. Asks those that are busy again, for PEER_PATIENCE_MS; with `persists`
+ * it asks all again. Returns 0. Fails with peer_places_explain, with what ended the job, and with -ENOMEM. The caller calls peer_ask_end in
+ * any case. */
+int peer_ask(struct peer_asking *asking, struct error *error);
+/* Waits for attempts that still go on (peer_dial_free). */
+void peer_ask_end(struct peer_asking *asking);
 
 #endif

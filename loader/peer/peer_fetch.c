@@ -27,6 +27,7 @@ static bool pause_for(const struct peer_fetch *fetch, int64_t ms)
 /* How one connection is to be made, and what became of it. */
 struct meeting {
 	struct link_target target;
+	const char *ref; /* the version's name there */
 	uint64_t timeout_ms; /* of the handshake */
 	bool stay; /* the peer is not to redirect */
 	bool offered; /* set: the peer has the version */
@@ -56,7 +57,7 @@ static int take_over(struct peer_fetch *fetch, struct link *link, struct meeting
 
 	if (r < 0)
 		return r;
-	r = peer_offer_find(link, fetch->offer, fetch->places->ref, &found, error);
+	r = peer_offer_find(link, fetch->offer, meeting->ref, &found, error);
 	meeting->offered = r == 0;
 	if (r == 0)
 		r = peer_way_choose(&fetch->way, &hello, found.devices[fetch->part->rank], fetch->part, error);
@@ -154,6 +155,7 @@ static int try_standing(struct course *course, struct standing *standing, struct
 	const bool probes = rank_of(standing) > 0 && any_offers(course);
 	struct meeting first = {
 		.target = peer_place_target(&standing->place),
+		.ref = peer_place_ref(fetch->places, &standing->place),
 		.timeout_ms = probes ? PEER_PROBE_MS : LINK_HANDSHAKE_MS,
 		.stay = standing->stay,
 	};
@@ -166,6 +168,7 @@ static int try_standing(struct course *course, struct standing *standing, struct
 	while (r == 0 && elsewhere.there) {
 		struct meeting next = {
 			.target = {elsewhere.host, elsewhere.port, elsewhere.name[0] ? elsewhere.name : NULL},
+			.ref = first.ref, /* whoever takes from this node calls the version as it does */
 			.timeout_ms = LINK_HANDSHAKE_MS,
 			.stay = ++redirects >= PEER_REDIRECTS_MAX,
 		};

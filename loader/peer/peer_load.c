@@ -24,7 +24,7 @@ struct peer_load {
 	struct error *error;
 	struct peer_keys *keys;
 	struct peer_places places;
-	struct peer_dial *dial; /* NULL: nobody was asked yet */
+	struct peer_asking asking;
 	struct peer_offer offer;
 	struct taken_part parts[PARTS_PER_VERSION_MAX]; /* first one of each rank */
 	size_t part_count;
@@ -46,102 +46,16 @@ static int peer_load_look(void *user_data)
 	return r < 0 ? work_stopped(load->work, r, load->error) : 0;
 }
 
-static int ask_link(struct peer_load *load, struct link *link)
+static int ask_link(void *user_data, struct link *link, struct peer_place *place, struct error *error)
 {
-	struct peer_hello_result hello;
-	struct peer_message message;
-	const struct peer_wish wish = {load->places.ref, load->params};
-	int r = peer_greet(link, "gpuwm-loader " GPUWM_VERSION, &hello, &message, load->error);
+	struct peer_load *load = user_data;
+	const struct peer_wish wish = {.ref = load->places.ref, .params = load->params};
+	int r = peer_offer_take(link, &wish, peer_load_look, load, &load->offer, error);
 
-	if (r < 0)
-		return r;
-	peer_message_clear(&message);
-	r = peer_offer_take(link, &wish, peer_load_look, load, &load->offer, load->error);
+	(void)place;
 	if (r == 0)
-		r = peer_offer_expect(&load->offer, load->params->wish.fingerprint, link_peer(link),
-				      load->error);
-	if (r == 0)
-		work_note(load->work, "%s has the version", link_peer(link));
+		r = peer_offer_expect(&load->offer, load->params->wish.fingerprint, link_peer(link), error);
 	return r;
-}
-
-/* Asks one node after another for the version, in the order in which they answer. Returns 0 if one has it, 1 if none has, and fails
- * with what ends the load. */
-static int ask_all(struct peer_load *load, bool only_busy)
-{
-	struct peer_dialled dialled;
-	int r;
-
-	peer_dial_free(load->dial);
-	load->dial = peer_dial_new(load->keys, &load->places, only_busy);
-	if (!load->dial)
-		return error_set(load->error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
-	while ((r = peer_dial_next(load->dial, peer_load_look, load, &dialled)) == 1) {
-		struct peer_place *place = &load->places.items[dialled.place];
-
-		if (dialled.link) {
-			r = ask_link(load, dialled.link);
-			link_close(dialled.link);
-		} else {
-			*load->error = dialled.error;
-			r = load->error->code;
-		}
-		place->offered = r == 0;
-		if (r == 0 || r == -ECANCELED || r == -ENOMEM)
-			return r;
-		place->why = *load->error;
-		if (load->places.count > 1)
-			work_note(load->work, "%s", load->error->message);
-	}
-	return r < 0 ? r : 1;
-}
-
-/* Waits until busy nodes may be asked again. Returns 0, or what ended the load meanwhile. */
-static int pause_asking(struct peer_load *load, int64_t ms)
-{
-	const int64_t deadline = clock_deadline(ms);
-	int r = 0;
-
-	while (r == 0 && clock_left(deadline) > 0) {
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
-		r = peer_load_look(load);
-	}
-	return r;
-}
-
-static bool any_is_busy(const struct peer_places *places)
-{
-	for (size_t i = 0; i < places->count; i++) {
-		if (peer_place_is_busy(&places->items[i]))
-			return true;
-	}
-	return false;
-}
-
-/* Nodes that are busy are asked again, as long as a take would. */
-static int peer_load_ask(struct peer_load *load)
-{
-	const struct peer_places *places = &load->places;
-	const int64_t deadline = clock_deadline(PEER_PATIENCE_MS);
-	int64_t pause_ms = PEER_PAUSE_MS;
-	int r = work_phase(load->work, "asking the peer", 0);
-
-	if (r < 0)
-		return r;
-	if (places->more > 0)
-		work_note(load->work, "a load asks %d nodes at most: %zu are left out", PEER_PLACES_MAX,
-			  places->more);
-	if (places->unknown[0])
-		work_note(load->work, "%s", places->unknown);
-	r = ask_all(load, false);
-	while (r == 1 && any_is_busy(places) && clock_left(deadline) > 0) {
-		r = pause_asking(load, pause_ms);
-		if (r == 0)
-			r = ask_all(load, true);
-		if (pause_ms < PEER_PAUSE_MS * PEER_PAUSES_MAX)
-			pause_ms *= 2;
-	}
-	return r == 1 ? peer_places_explain(places->items, places->count, places->ref, load->error) : r;
 }
 
 static int peer_load_begin(struct peer_load *load)
@@ -149,8 +63,11 @@ static int peer_load_begin(struct peer_load *load)
 	int r = peer_keys_read(load->settings, &load->keys, load->error);
 
 	if (r == 0)
-		r = peer_places_find(load->params->wish.source, load->settings, &load->places, load->error);
-	return r < 0 ? r : peer_load_ask(load);
+		r = peer_places_find(load->params->wish.source, load->settings, false, &load->places,
+				     load->error);
+	load->asking = (struct peer_asking){
+		.keys = load->keys, .places = &load->places, .work = load->work, .ask = ask_link, .user_data = load};
+	return r < 0 ? r : peer_ask(&load->asking, load->error);
 }
 
 /* ---- parts ----------------------------------------------------------------- */
@@ -173,6 +90,7 @@ static void plan_parts(struct peer_load *load)
 			.world = world,
 			.index = -1,
 			.origin = i > 0 && world == 1 ? &load->parts[0] : NULL,
+			.fingerprint = &load->offer.fingerprint,
 		};
 	}
 }
@@ -403,7 +321,7 @@ static void peer_load_end(struct peer_load *load)
 	for (size_t i = 0; i < load->part_count; i++)
 		peer_part_end(&load->parts[i]);
 	peer_offer_clear(&load->offer);
-	peer_dial_free(load->dial);
+	peer_ask_end(&load->asking);
 	peer_keys_release(load->keys);
 	free(load);
 }

@@ -132,23 +132,28 @@ static int offer_fits_device(const char *id, uint64_t bytes, const struct peer_o
 			 bytes_format(bytes, needed), offer->ref, id, bytes_format(total, there));
 }
 
+/* The peer may tell any numbers, so their sum may overflow. */
+static uint64_t offer_bytes(const struct peer_offer *offer)
+{
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < offer->world; i++) {
+		if (__builtin_add_overflow(all, offer->parts[i].bytes, &all))
+			return UINT64_MAX;
+	}
+	return all;
+}
+
 int peer_offer_fits(const struct job_load_params *params, const struct peer_offer *offer, const char *peer,
 		    struct error *error)
 {
-	uint64_t all = 0;
+	const uint64_t all = offer_bytes(offer);
 	int r = 0;
 
 	if (offer->world != 1 && params->wish.devices.count != 1 && params->wish.devices.count != offer->world)
 		return error_set(error, -EINVAL, "name one device for each rank, or one for all of them",
 				 "%s has %u ranks, but %u devices are named", params->wish.source, offer->world,
 				 params->wish.devices.count);
-	/* The peer may tell any numbers, so their sum may overflow. */
-	for (uint32_t i = 0; i < offer->world; i++) {
-		if (__builtin_add_overflow(all, offer->parts[i].bytes, &all)) {
-			all = UINT64_MAX;
-			break;
-		}
-	}
 	for (size_t i = 0; r == 0 && i < params->wish.devices.count; i++) {
 		uint64_t bytes =
 			params->wish.devices.count == 1 ? all : offer->parts[offer->world > 1 ? i : 0].bytes;
@@ -302,8 +307,11 @@ int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_f
 	struct asking asking = {link, look, user_data, &offer, error};
 	int r = offer_find(&asking, wish->ref);
 
-	if (r == 0)
+	if (r == 0 && wish->params)
 		r = peer_offer_fits(wish->params, &offer, link_peer(link), error);
+	else if (r == 0 && offer_bytes(&offer) != wish->bytes)
+		r = error_set(error, -ESTALE, NULL, "%s offers %s with %" PRIu64 " bytes, the version had %" PRIu64,
+			      link_peer(link), offer.ref, offer_bytes(&offer), wish->bytes);
 	if (r == 0)
 		r = take_parts(&asking);
 	if (r < 0)

@@ -32,8 +32,9 @@ struct peer_offer {
 };
 
 struct peer_wish {
-	const char *ref; /* model@tag at the peer */
-	const struct job_load_params *params; /* of the load, which names the devices */
+	const char *ref; /* model@tag at the peer, or an id */
+	const struct job_load_params *params; /* of the load, which names the devices; NULL: `bytes` is known */
+	uint64_t bytes; /* of all parts of the version; any other number is refused */
 };
 
 /* Returns 0, or a code that ends the work. */
@@ -48,6 +49,7 @@ typedef int peer_look_fn(void *user_data);
  *   -ENOENT   The peer has no such version.
  *   -EBADMSG  The peer's answers are wrong, or contradict each other. The message names the peer.
  *   -ENOTSUP  The peer's pieces have another size.
+ *   -ESTALE   The version has another size than wish->bytes.
  *   -ENOMEM
  * and as peer_offer_fits and peer_call do, and with the code that look returned. */
 int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_fn *look, void *user_data,

@@ -29,7 +29,7 @@ static int check_sizes(const struct taken_part *part, struct error *error)
 static int ask_begin(struct taken_part *part, const struct job_load_params *load, struct work *work,
 		     const struct version_id *join, struct error *error)
 {
-	char name[2 * NAME_BYTES_MAX + 2];
+	char name[2 * NAME_BYTES_MAX + 2], fingerprint[SUM_TEXT];
 	const struct publish_begin_params params = {
 		.name.text = name,
 		.device = part->id,
@@ -38,6 +38,7 @@ static int ask_begin(struct taken_part *part, const struct job_load_params *load
 		.bytes = part->offer->bytes,
 		.publish = join,
 		.alias = join ? NULL : load->wish.alias,
+		.fingerprint = fingerprint,
 	};
 	struct publish_begin_result result;
 	struct message_writer w;
@@ -45,6 +46,7 @@ static int ask_begin(struct taken_part *part, const struct job_load_params *load
 	int r;
 
 	snprintf(name, sizeof(name), "%s@%s", load->model, load->tag);
+	sum_format(part->fingerprint, fingerprint);
 	message_write_request(&w, request_next_id(), &form_publish_begin, &params);
 	r = connection_call(work->connection, &w, -1, &reply, error);
 	message_writer_clear(&w);

@@ -73,6 +73,7 @@ struct taken_part {
 	struct memory_segment *segments; /* mapped for writing until they are sealed */
 	struct peer_pieces *pieces;
 	struct take_times times; /* the thread that takes writes them */
+	const struct sum *fingerprint; /* of the version, for gpuwmd's description */
 	/* Of a replica: the part whose bytes it copies. NULL: it takes its bytes from a peer. */
 	const struct taken_part *origin;
 };

@@ -42,8 +42,13 @@ static void add_name(void *user, const struct lookup *lookup, const char *addres
 			 lookup->host, gai_strerror(lookup->why));
 }
 
-int peer_places_find(const char *source, const struct peer_settings *settings, struct peer_places *ret,
-		     struct error *error)
+const char *peer_place_ref(const struct peer_places *places, const struct peer_place *place)
+{
+	return place->ref[0] ? place->ref : places->ref;
+}
+
+int peer_places_find(const char *source, const struct peer_settings *settings, bool others,
+		     struct peer_places *ret, struct error *error)
 {
 	struct peer_source parsed;
 	char host[PEER_HOST_BYTES_MAX + 1];
@@ -56,11 +61,12 @@ int peer_places_find(const char *source, const struct peer_settings *settings, s
 	strcpy(ret->ref, parsed.ref);
 	if (parsed.host[0])
 		places_add(ret, parsed.host, parsed.port, "");
-	for (size_t i = 0; !parsed.host[0] && i < settings->peers.count; i++) {
+	others = others || !parsed.host[0];
+	for (size_t i = 0; others && i < settings->peers.count; i++) {
 		if (peer_address_parse(settings->peers.items[i], host, &port) == 0)
 			places_add(ret, host, port, "");
 	}
-	if (!parsed.host[0] && lookup_all(&settings->dns, add_name, ret) < 0)
+	if (others && lookup_all(&settings->dns, add_name, ret) < 0)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	if (ret->count == 0)
 		return error_set(error, -ENOENT, "peer and dns in [peers] of gpuwmd's configuration name them",

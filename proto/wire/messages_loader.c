@@ -88,6 +88,14 @@ static const struct record job_verify_params = {
 
 const struct message_form form_job_verify = {.name = NOTIFY_JOB, .params = &job_verify_params};
 
+static const struct record_field job_again_rows[] = {
+	FIELD_MAP_MAYBE(struct job_again, peers, struct job_peers, &job_peers_record),
+	FIELD_TEXT(struct job_again, fingerprint, FINGERPRINT_TEXT),
+	FIELD_ID(struct job_again, content),
+	FIELD_U64(struct job_again, bytes),
+};
+static const struct record job_again_record = {RECORD(struct job_again, job_again_rows)};
+
 static int check_job_move(const void *value, struct error *error)
 {
 	const struct job_move_params *params = value;
@@ -115,6 +123,7 @@ static const struct record_field job_move_params_rows[] = {
 	FIELD_TEXT_MAYBE(struct job_move_params, source, PATH_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_move_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
 	FIELD_SPLICE(struct job_move_params, choice, struct load_choice, &load_choice_record),
+	FIELD_MAP_MAYBE(struct job_move_params, again, struct job_again, &job_again_record),
 };
 static const struct record job_move_params = {
 	RECORD(struct job_move_params, job_move_params_rows),

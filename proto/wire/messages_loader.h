@@ -72,6 +72,14 @@ struct job_verify_params {
 };
 
 /* Beside these the message has a part: the index, and the segments if both `from` and `to` are tiers with memory. */
+/* The version that other nodes are to have, and how to ask them. */
+struct job_again {
+	const struct job_peers *peers; /* NULL: there are no settings for them any more */
+	const char *fingerprint;
+	const struct digest *content; /* of rank 0 */
+	uint64_t bytes; /* of all ranks */
+};
+
 extern const struct message_form form_job_move;
 struct job_move_params {
 	const char *model, *tag;
@@ -84,6 +92,7 @@ struct job_move_params {
 		uint32_t count;
 	} roots;
 	struct load_choice choice;
+	const struct job_again *again; /* of a source that is a peer's */
 };
 
 /* Beside these the message has a part, of which the loader makes a copy. */

@@ -89,6 +89,7 @@ static const struct record_field publish_begin_params_rows[] = {
 	FIELD_MAP_MAYBE(struct publish_begin_params, cache, struct cache_params, &cache_record),
 	FIELD_U64_OR(struct publish_begin_params, segments, 1, PART_SEGMENTS_MAX),
 	FIELD_WAIT_MS(struct publish_begin_params),
+	FIELD_TEXT_MAYBE(struct publish_begin_params, fingerprint, FINGERPRINT_TEXT),
 };
 static const struct record publish_begin_params = {
 	RECORD(struct publish_begin_params, publish_begin_params_rows), .check = check_publish_begin};

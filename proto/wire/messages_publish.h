@@ -28,6 +28,7 @@ struct publish_begin_params {
 	const struct cache_params *cache;
 	uint64_t segments; /* how many the part will have */
 	int64_t wait_ms; /* for versions of the user that are on their way to be freed: 0: not at all; -1: for ever */
+	const char *fingerprint; /* from a loader: of the version that it takes from a node */
 };
 struct publish_begin_result {
 	const struct version_id *publish, *version;

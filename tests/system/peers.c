@@ -1,4 +1,5 @@
 /* gpuwm-peer: who gets what from it, and what nobody does to it. tests/unit/peer_stranger.c has all who are refused. */
+#include "described.h"
 #include "harness.h"
 
 #include "tests/support/any/own_folder.h"
@@ -455,9 +456,9 @@ PEER_TEST(a_copy_has_the_content_of_what_it_was_taken_from)
 	cr_expect_eq(memcmp(there, here, 32), 0, "%s, %s", there, here);
 	CTL_IS(0, "verify", "copy@v1", "--wait");
 	SAYS("intact");
-	/* Nothing says that the peer has it for ever. */
 	CTL_IS(0, "-o", "json", "ls", "copy");
-	cr_expect_null(strstr(output, "\"source\""), "%s", output);
+	SAYS(source);
+	/* Nothing says that the peer has it for ever. */
 	REFUSES("demote", "copy@v1", "--to", "files");
 	SAYS("gpuwmctl save copy@v1 FOLDER");
 	cr_expect_eq(peer_stop(), 0);
@@ -516,4 +517,76 @@ PEER_TEST(a_plan_says_what_a_copy_takes)
 	SAYS("yes");
 	cr_expect_eq(peer_stop(), 0);
 	DROP(d, "m@v1");
+}
+
+/* ---- after a reboot ------------------------------------------------------------ */
+
+static const char *secret_setting(void)
+{
+	static char set[128];
+
+	snprintf(peer.secret, sizeof(peer.secret), "%s/peers.secret", own_folder());
+	snprintf(set, sizeof(set), "peers.secret=%s", peer.secret);
+	secret_write("first-first-first-first-first-first");
+	return set;
+}
+
+/* In the body: the same with a folder of descriptions. */
+#define REBOOT_TEST(name, ...)                                                                                 \
+	GPUWMD_TEST_IF(peers, name, built(),                                                                   \
+		       described_start("--set", secret_setting() __VA_OPT__(, ) __VA_ARGS__, NULL),            \
+		       described_stop)
+
+/* m@copy is taken from m@v1, and described. */
+static void take_copy(struct gpuwmd *d)
+{
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	peer_start(d);
+	CTL_IS(0, "load", peer.source, "m@copy", "--device", d->device, "--wait");
+	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "copy")));
+}
+
+/* The node has the content under another name by then. */
+REBOOT_TEST(a_copy_comes_back_from_any_node_that_has_its_content)
+{
+	take_copy(d);
+	load_version(d, checkpoint_write(d, "again", SMALL(1)), "m@again");
+	CTL_IS(0, "rm", "--aliases", "m@v1");
+	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "again") && tiers_number(d, "described") == 2));
+	described_reboot(d, SIGKILL);
+	cr_assert(EVENTUALLY(SOON_MS, tiers_number(d, "restored") == 2));
+	worker_reads(d, "m@copy", 1);
+	CTL_IS(0, "verify", "m@copy", "--wait");
+	CTL_IS(0, "-o", "json", "ls", "m");
+	SAYS(peer.source);
+	cr_expect_eq(peer_stop(), 0);
+}
+
+REBOOT_TEST(a_copy_comes_back_from_files_with_its_content, "--set", "tiers.restore=no")
+{
+	take_copy(d);
+	cr_expect_eq(peer_stop(), 0);
+	described_reboot(d, SIGKILL);
+	CTL_IS(0, "ls", "m");
+	SAYS("on files");
+	REFUSES("describe", "m@copy", checkpoint_write(d, "other", SMALL(2)), "--wait");
+	CTL_IS(0, "describe", "m@copy", checkpoint_write(d, "same", SMALL(1)), "--wait");
+	CTL_IS(0, "promote", "m@copy", "--wait");
+	worker_reads(d, "m@copy", 1);
+	CTL_IS(0, "demote", "m@copy", "--to", "files", "--wait");
+}
+
+/* A version of the same model is not what was taken. */
+REBOOT_TEST(a_copy_does_not_come_back_as_something_else, "--set", "tiers.restore=no")
+{
+	take_copy(d);
+	load_version(d, checkpoint_write(d, "other", SMALL(2)), "m@other");
+	CTL_IS(0, "rm", "--aliases", "m@v1");
+	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "other") && tiers_number(d, "described") == 2));
+	described_reboot(d, SIGKILL);
+	CTL_IS(0, "promote", "m@other", "--wait");
+	CTL_IS(0, "promote", "m@copy");
+	cr_assert(EVENTUALLY(SOON_MS, CTL("jobs", "-o", "json") == 0 &&
+				      strstr(output, "has no version with the content of m@v1")));
+	cr_expect_eq(peer_stop(), 0);
 }

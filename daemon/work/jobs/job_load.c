@@ -32,8 +32,7 @@ int load_job_new(struct work *work, const struct load_params *params, uid_t uid,
 	return 0;
 }
 
-/* What a loader needs to ask other nodes. The paths and names stay the configuration's. */
-static struct job_peers list_peers(const struct peer_settings *settings)
+struct job_peers job_peers_of(const struct peer_settings *settings)
 {
 	return (struct job_peers){
 		.certificate = settings->certificate,
@@ -55,7 +54,7 @@ static size_t load_put(struct message_writer *w, const struct job *job, const st
 	const struct load_job *load = load_job_of(job);
 	char shares[2 * NAME_BYTES_MAX + 2]; /* model@tag, for what the loader says */
 	const char *devices[PARTS_PER_VERSION_MAX];
-	const struct job_peers peers = list_peers(&config->peers);
+	const struct job_peers peers = job_peers_of(&config->peers);
 	const uint64_t first = 0;
 	const bool passes = job->publisher_sock >= 0;
 	struct job_load_params params = {

@@ -4,6 +4,10 @@
 
 #include "job.h"
 
+#include "../../../proto/wire/messages_loader.h"
+
+struct peer_settings;
+
 struct load_job {
 	struct job job;
 	struct load_params *params; /* the request; owned */
@@ -22,6 +26,9 @@ static inline struct load_job *load_job_of(const struct job *job)
 /* Makes a queued load, which copies the request. The caller adds the devices. Fails as job_new. */
 int load_job_new(struct work *work, const struct load_params *params, uid_t uid, struct load_job **ret_load,
 		 struct error *error);
+
+/* Returns what a loader needs to ask other nodes. The paths and names stay those of the settings. */
+struct job_peers job_peers_of(const struct peer_settings *settings);
 
 /* ---- what it would take: job_plan.c ----
  * The result of a dry run, as its loader found it. */

@@ -1,7 +1,10 @@
 /* Moves: a loader brings one part of a version from one tier to another, or compares files with it. */
 #include "../jobs/job.h"
+#include "../jobs/job_load.h"
 #include "../jobs/verify.h"
 #include "tiers_internal.h"
+#include "../../config/config.h"
+#include "../../../service/peers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -37,16 +40,45 @@ static const struct description *files_of(const struct tier_move *move)
 	return tier_has_memory(move->from) && tier_has_memory(move->to) ? NULL : move->version->description;
 }
 
+/* The first part of a rank; others are its replicas. */
+static const struct replica *version_part_of_rank(const struct version *version, uint32_t rank)
+{
+	const struct replica *part = version->replicas;
+
+	while (part->rank != rank)
+		part++;
+	return part;
+}
+
+static uint64_t bytes_of_ranks(const struct version *version)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < version->world; i++)
+		bytes += version_part_of_rank(version, i)->bytes;
+	return bytes;
+}
+
 static size_t job_move_put(struct message_writer *w, const struct job *job, const struct config *config,
 			   int ret_fds[PACKET_FDS_MAX])
 {
 	const struct tier_move *move = job_move_of(job);
-	const struct replica *replica = &move->version->replicas[job->replica];
+	const struct version *version = move->version;
+	const struct replica *replica = &version->replicas[job->replica];
 	const struct description *files = files_of(move);
+	const struct job_peers peers = job_peers_of(&config->peers);
+	const struct job_again again = {
+		.peers = peer_settings_on(&config->peers) ? &peers : NULL,
+		.fingerprint = files ? files->fingerprint : NULL,
+		.content = &version_part_of_rank(version, 0)->content,
+		.bytes = bytes_of_ranks(version),
+	};
+	/* Files are compared with the index, wherever the memory lies. */
+	const enum tier from = move->describes ? ON_DEVICE : move->from;
 	struct job_move_params params = {.model = job->model,
 					 .tag = job->tag,
 					 .place = {job->rank, job->world, replica->device->id},
-					 .from = tier_name(move->from),
+					 .from = tier_name(from),
 					 .to = tier_name(move->describes ? ON_FILES : move->to),
 					 .keep = job->by_operator && job->devices[0]->context > 0 &&
 						 config->keep_context_s > 0};
@@ -57,6 +89,7 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 		params.choice = files->choice;
 		params.roots.items = (const char *const *)config->roots;
 		params.roots.count = (uint32_t)config->root_count;
+		params.again = files->fingerprint ? &again : NULL;
 	}
 	record_put(w, form_job_move.params, &params);
 	replica_list(replica, &part);

@@ -126,7 +126,7 @@ static int check_way(const struct version *version, enum tier to, struct error *
 	if (tier_kinds[to].device && is_all_on_host(version))
 		return error_set(error, -EINVAL, "demote it to files",
 				 "%s@%s lies in host memory already: that is its device", model, version->tag);
-	if (tier_has_memory(to) || version->description)
+	if (tier_has_memory(to) || description_has_files(version->description))
 		return 0;
 	snprintf(remedy, sizeof(remedy), "gpuwmctl save %s@%s FOLDER writes files for it", model, version->tag);
 	return error_set(error, -EINVAL, remedy,
@@ -231,10 +231,6 @@ int tiers_describe(struct work *work, struct version *version, const struct desc
 		r = check_ready(version, error);
 	if (r == 0)
 		r = check_kind(version, error);
-	if (r == 0 && !tier_has_memory(version->tier))
-		r = error_set(error, -EINVAL, "promote it first",
-			      "%s@%s lies on %s: there is no memory to compare with",
-			      model_name(version->model), version->tag, tier_name(version->tier));
 	if (r == 0 && version->move)
 		r = is_moving(version, error);
 	return r < 0 ? r : move_begin(work, version, &wish, error);

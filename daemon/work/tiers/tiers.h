@@ -47,7 +47,7 @@ int tiers_demote(struct work *work, struct version *version, enum tier to, const
 int tiers_promote(struct work *work, struct version *version, const struct tiers_who *who, const char *reason,
 		  struct error *error);
 
-/* Has a loader compare the files of description->source with the version, which must have memory. Copies `description`. If the files
+/* Has a loader compare the files of description->source with the digests of the version, which needs no memory. Copies `description`. If the files
  * have every byte of the version, the version gets the description (version->description), and can be demoted to files. It stays
  * where it is, and may be in use. Fails as tiers_demote does, except for leases, pins and the grace time. */
 int tiers_describe(struct work *work, struct version *version, const struct description *description,
