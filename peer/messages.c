@@ -132,6 +132,7 @@ static const struct record_field take_params_rows[] = {
 	FIELD_U64(struct peer_take_params, nonce),
 	FIELD_U64_MAYBE(struct peer_take_params, serves),
 	FIELD_BOOL_OR(struct peer_take_params, stay, false),
+	FIELD_U64_MAYBE(struct peer_take_params, pace),
 };
 
 static int check_take(const void *value, struct error *error)

@@ -137,6 +137,10 @@ struct peer_take_params {
 	const uint64_t *serves;
 	/* The server must not redirect the taker, which was redirected to it, or asks again. */
 	bool stay;
+	/* How many bytes a second the taker gets where this server redirected it, which is slow to it. The server sends itself if it may have
+	 * more, redirects the taker to a faster one, or answers -EALREADY. NULL: the taker comes for the first time, or again after an
+	 * error. */
+	const uint64_t *pace;
 };
 /* The node to ask instead: another taker, which has the first pieces already. */
 struct peer_redirect {

@@ -115,6 +115,8 @@ static int collect(struct sender *sender)
 				      link_peer(sender->link), strerror(-sender->messages[i].result));
 		else
 			sender->report.bytes += sender->bytes[i];
+		if (sender->messages[i].result == 0 && sender->part->sent)
+			sender->part->sent(sender->part->user_data, sender->bytes[i]);
 		sender->bytes[i] = 0;
 		heard(sender);
 	}

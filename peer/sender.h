@@ -33,6 +33,8 @@ struct sender_part {
 	 * Fails if they won't come: the taker is told why. The sender has checked that the segment has such pieces. */
 	int (*look)(void *user_data, uint32_t segment, uint64_t first, uint64_t count, const void **ret,
 		    struct error *error);
+	/* Called when so many bytes have been sent. NULL: nobody counts them. */
+	void (*sent)(void *user_data, uint64_t bytes);
 	void *user_data;
 };
 

@@ -104,14 +104,24 @@ struct takers *takers_free(struct takers *takers);
 /* Changes `most` for takers that come later. */
 void takers_limit(struct takers *takers, unsigned most);
 
+/* A taker with `pace` leaves a slow one if what it would get elsewhere is at least so many times as much. A line that two share gives each
+ * half, so that less would make takers change places for ever. */
+#define TAKERS_FASTER 2
+/* Over which time the rate of all takers together is measured. */
+#define TAKERS_WINDOW_MS 1000
+
 /* Notes a taker of this part, until takers_leave. Returns 0 and sets *ret_taker. Or returns 1 and sets *ret_redirect, whose texts are valid until
  * takers_redirect_clear, if `most` take the part already, and one of them serves it; takers that serve get newcomers in turn. With params->stay it
- * never returns 1. Fails with -ENOMEM.
+ * never returns 1. With params->pace, which a taker has that was redirected and finds it slow: returns 1 if a taker here is TAKERS_FASTER times as
+ * fast; 0 if this node sends less than it once did, or if it is not known how much it can send (once for each taker that it sends to). Else fails
+ * with -EALREADY. Fails with -ENOMEM.
  *
  * Threads: any. */
 int takers_enter(struct takers *takers, const struct peer_take_params *params, const struct link *link,
 		 struct taker **ret_taker, struct peer_redirect *ret_redirect);
 void takers_leave(struct takers *takers, struct taker *taker);
+/* Notes that so many bytes were sent to the taker. */
+void takers_count_bytes(struct takers *takers, struct taker *taker, uint64_t bytes);
 void takers_redirect_clear(struct peer_redirect *redirect);
 
 /* Returns how many takers there are now. */

@@ -8,6 +8,7 @@ struct serving {
 	const struct server *server;
 	struct link *link;
 	struct served_version *version; /* held since the last find; NULL: none */
+	struct taker *taker; /* while it takes; NULL: it does not, or nobody is redirected here */
 	struct serve_report *report;
 };
 

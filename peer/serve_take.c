@@ -22,6 +22,14 @@ static int take_look(void *user_data, uint32_t segment, uint64_t first, uint64_t
 	return server->source->look(server->user, looking->serving->version, &pieces, ret, error);
 }
 
+static void take_sent(void *user_data, uint64_t bytes)
+{
+	const struct serving *serving = ((const struct looking *)user_data)->serving;
+
+	if (serving->taker)
+		takers_count_bytes(serving->server->takers, serving->taker, bytes);
+}
+
 /* The wire is open. */
 static int send_parts(struct serving *serving, const struct served_part *part,
 		      const struct peer_take_params *params, uint64_t id, struct wire *wire,
@@ -33,6 +41,7 @@ static int send_parts(struct serving *serving, const struct served_part *part,
 				     .segment_bytes = segment_bytes,
 				     .segment_count = part->segment_count,
 				     .look = take_look,
+				     .sent = take_sent,
 				     .user_data = &looking};
 	size_t bytes;
 	const void *address = wire_address(wire, &bytes);
@@ -101,21 +110,23 @@ int serve_take(struct serving *serving, const struct message *request, bool *ret
 	struct peer_redirect to = {0};
 	struct peer_take_params params;
 	const struct served_part *part;
-	struct taker *taker = NULL;
 	int r = record_read(form_peer_take.params, request, &params, error);
 
 	if (r == 0)
 		r = serve_part(serving, params.version, params.rank, &part, error);
 	if (r == 0 && takers)
-		r = takers_enter(takers, &params, serving->link, &taker, &to);
+		r = takers_enter(takers, &params, serving->link, &serving->taker, &to);
 	if (r == -ENOMEM)
 		error_set(error, r, NULL, "out of memory");
+	if (r == -EALREADY)
+		error_set(error, r, NULL, "no way from here is known to be faster");
 	if (r > 0)
 		return redirect(serving, request->id, &to, error);
 	*ret_refused = r < 0;
 	if (r == 0)
 		r = take_part(serving, part, &params, request->id, ret_refused, error);
-	if (taker)
-		takers_leave(takers, taker);
+	if (serving->taker)
+		takers_leave(takers, serving->taker);
+	serving->taker = NULL;
 	return r;
 }

@@ -1,5 +1,7 @@
 #include "serve.h"
 
+#include "../base/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,6 +13,8 @@ struct taker {
 	uint64_t rank;
 	uint64_t serves; /* a port; 0: it does not */
 	uint64_t sent_on; /* newcomers that were sent to it */
+	uint64_t begin_ms, bytes; /* when it came, and what was sent to it since */
+	bool tested; /* somebody who found it slow was sent to beside it, to see whether there is more */
 	char *address, *name;
 };
 
@@ -18,6 +22,9 @@ struct takers {
 	pthread_mutex_t lock;
 	unsigned most, count;
 	struct taker *first;
+	/* Of all takers together: bytes a second in the window before, and in the best one; and the window that goes on. */
+	uint64_t rate, best;
+	uint64_t window_ms, window_bytes;
 };
 
 struct takers *takers_new(unsigned most)
@@ -62,12 +69,18 @@ static struct taker *taker_new(const struct peer_take_params *params, const stru
 	taker->version = *params->version;
 	taker->rank = params->rank;
 	taker->serves = params->serves ? *params->serves : 0;
+	taker->begin_ms = clock_steady_ms();
 	taker->address = strdup(link_peer_address(link));
 	taker->name = strdup(link_peer_name(link));
 	if (taker->address && taker->name)
 		return taker;
 	taker_free(taker);
 	return NULL;
+}
+
+static bool is_of_part(const struct taker *taker, const struct peer_take_params *params)
+{
+	return taker->rank == params->rank && version_id_equal(&taker->version, params->version);
 }
 
 /* Returns the taker to whom the newcomer is sent, or NULL. */
@@ -78,7 +91,7 @@ static struct taker *find_other(const struct takers *takers, const struct peer_t
 	unsigned count = 0;
 
 	for (struct taker *at = takers->first; at; at = at->next) {
-		if (at->rank != params->rank || !version_id_equal(&at->version, params->version))
+		if (!is_of_part(at, params))
 			continue;
 		/* A connection of the newcomer that broke may still be noted here. */
 		if (params->serves && at->serves == *params->serves &&
@@ -90,6 +103,67 @@ static struct taker *find_other(const struct takers *takers, const struct peer_t
 	}
 	return count >= takers->most ? found : NULL;
 }
+
+/* ---- rates ---- */
+
+static uint64_t per_second(uint64_t bytes, uint64_t ms)
+{
+	return ms > 0 ? bytes * 1000 / ms : 0;
+}
+
+static uint64_t rate_of(const struct taker *taker)
+{
+	return per_second(taker->bytes, clock_steady_ms() - taker->begin_ms);
+}
+
+static void turn_window(struct takers *takers)
+{
+	const uint64_t now = clock_steady_ms(), ms = now - takers->window_ms;
+
+	if (ms < TAKERS_WINDOW_MS)
+		return;
+	takers->rate = per_second(takers->window_bytes, ms);
+	if (takers->rate > takers->best)
+		takers->best = takers->rate;
+	takers->window_ms = now;
+	takers->window_bytes = 0;
+}
+
+void takers_count_bytes(struct takers *takers, struct taker *taker, uint64_t bytes)
+{
+	pthread_mutex_lock(&takers->lock);
+	turn_window(takers);
+	taker->bytes += bytes;
+	takers->window_bytes += bytes;
+	pthread_mutex_unlock(&takers->lock);
+}
+
+/* A taker of the part that passes on what it has much faster than `pace`; NULL: there is none. */
+static struct taker *find_faster(const struct takers *takers, const struct peer_take_params *params)
+{
+	for (struct taker *at = takers->first; at; at = at->next) {
+		if (is_of_part(at, params) && at->serves > 0 && rate_of(at) / TAKERS_FASTER >= *params->pace)
+			return at;
+	}
+	return NULL;
+}
+
+/* Returns whether this node may be able to send more than it does. */
+static bool has_more(struct takers *takers, const struct peer_take_params *params)
+{
+	turn_window(takers);
+	if (takers->rate < takers->best / TAKERS_FASTER)
+		return true;
+	for (struct taker *at = takers->first; at; at = at->next) {
+		if (!is_of_part(at, params) || at->tested)
+			continue;
+		at->tested = true;
+		return true;
+	}
+	return false;
+}
+
+/* ---- coming and going ---- */
 
 static int redirect_to(struct taker *taker, struct peer_redirect *ret)
 {
@@ -106,13 +180,18 @@ static int redirect_to(struct taker *taker, struct peer_redirect *ret)
 int takers_enter(struct takers *takers, const struct peer_take_params *params, const struct link *link,
 		 struct taker **ret_taker, struct peer_redirect *ret_redirect)
 {
-	struct taker *other, *taker;
+	struct taker *other = NULL, *taker;
 	int r = -ENOMEM;
 
 	pthread_mutex_lock(&takers->lock);
-	other = params->stay ? NULL : find_other(takers, params, link);
+	if (params->pace)
+		other = find_faster(takers, params);
+	else if (!params->stay)
+		other = find_other(takers, params, link);
 	if (other) {
 		r = redirect_to(other, ret_redirect);
+	} else if (params->pace && !has_more(takers, params)) {
+		r = -EALREADY;
 	} else if ((taker = taker_new(params, link))) {
 		taker->next = takers->first;
 		takers->first = taker;

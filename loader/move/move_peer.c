@@ -29,8 +29,8 @@ static int add_remedy(struct move *move, int r)
 	if (why.detail[0] || r == -ECANCELED)
 		return r;
 	snprintf(remedy, sizeof(remedy),
-		 "start a node that has it; or, if files have it: gpuwmctl describe %s@%s FOLDER", params->model,
-		 params->tag);
+		 "start a node that has it; or, if files have it: gpuwmctl describe %s@%s FOLDER",
+		 params->model, params->tag);
 	return error_set(move->error, r, remedy, "%s", why.message);
 }
 

@@ -106,9 +106,10 @@ static int find_content(const struct again *again, struct link *link, struct fou
 	if (r < 0 || ret->ref[0])
 		return r < 0 ? r : 0;
 	if (ret->lies_below)
-		return error_set(error, -EAGAIN, "promote it there first (gpuwmctl promote)",
-				 "%s has the content of %s on %s, and only versions on their devices are served",
-				 link_peer(link), again->places.ref, tier_name(ret->tier));
+		return error_set(
+			error, -EAGAIN, "promote it there first (gpuwmctl promote)",
+			"%s has the content of %s on %s, and only versions on their devices are served",
+			link_peer(link), again->places.ref, tier_name(ret->tier));
 	return error_set(error, -ENOENT, NULL, "%s has no version with the content of %s", link_peer(link),
 			 again->places.ref);
 }
@@ -121,10 +122,12 @@ static int same_index(const struct again *again, struct link *link, struct error
 	const struct peer_again *given = again->given;
 	const struct peer_offer_part *part = &again->offer.parts[given->params->place.rank];
 
-	if (part->index_bytes == given->index_bytes && memcmp(part->index, given->index, part->index_bytes) == 0)
+	if (part->index_bytes == given->index_bytes &&
+	    memcmp(part->index, given->index, part->index_bytes) == 0)
 		return 0;
 	return error_set(error, -EBADMSG, "retire the version, and take it again",
-			 "%s has another index of rank %u", link_peer(link), (unsigned)given->params->place.rank);
+			 "%s has another index of rank %u", link_peer(link),
+			 (unsigned)given->params->place.rank);
 }
 
 static int ask_link(void *user_data, struct link *link, struct peer_place *place, struct error *error)
@@ -212,6 +215,8 @@ static int again_fetch(struct again *again, struct error *error)
 		.clear = again->clear,
 		.pause_ms = PEER_PAUSE_MS,
 		.patience_ms = PEER_PATIENCE_MS,
+		.watch_ms = PEER_WATCH_MS,
+		.slow_ms = PEER_SLOW_MS,
 		.stop = &again->stop,
 	};
 	r = work_phase(again->work, "taking", offer->bytes);

@@ -2,6 +2,7 @@
 
 #include "../../base/clock.h"
 #include "../../peer/exchange.h"
+#include "../../peer/serve.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,6 +31,9 @@ struct meeting {
 	const char *ref; /* the version's name there */
 	uint64_t timeout_ms; /* of the handshake */
 	bool stay; /* the peer is not to redirect */
+	uint64_t pace; /* peer_taking.pace */
+	uint64_t leave_below; /* peer_taking.leave_below */
+	uint64_t rate; /* set: bytes a second, if the take was slow */
 	bool offered; /* set: the peer has the version */
 	struct peer_elsewhere elsewhere; /* set */
 };
@@ -44,6 +48,11 @@ static int take_over(struct peer_fetch *fetch, struct link *link, struct meeting
 		.stay = meeting->stay,
 		.threads = fetch->threads,
 		.stall_ms = PEER_STALL_MS,
+		.pace = meeting->pace,
+		.watch_ms = fetch->watch_ms,
+		.slow_ms = fetch->slow_ms,
+		.leave_below = meeting->leave_below,
+		.ret_rate = &meeting->rate,
 		.stop = fetch->stop,
 		.wire = &fetch->wire,
 		.keys = fetch->keys,
@@ -99,6 +108,9 @@ struct standing {
 	unsigned tries; /* connections in a row that brought nothing */
 	int64_t due; /* when it may be asked again */
 	bool stay; /* it redirected in vain: it is to send itself */
+	/* Bytes a second of its last slow take: as it came, by a redirect or not; and by itself, when this side had asked for more. 0: not
+	 * known; 1: it gives nothing more. */
+	uint64_t rate, own_rate;
 };
 
 struct course {
@@ -107,6 +119,8 @@ struct course {
 	size_t count;
 	int64_t end; /* when it gives up; 0: nothing has failed since pieces came */
 	uint64_t bytes; /* that were here before this try */
+	struct standing *next; /* to take from next, because the last one was slow; NULL: whose turn it is */
+	bool asks_more; /* next: it is told the pace of where it redirected */
 };
 
 /* A node that redirected has the version, whatever the other one said. */
@@ -147,42 +161,108 @@ static bool any_offers(const struct course *course)
 	return false;
 }
 
+/* ---- slow nodes ---- */
+
+/* Returns whether there may be a node whose pace is not known yet, besides this one. */
+static struct standing *find_unmeasured(const struct course *course, const struct standing *besides)
+{
+	for (size_t i = 0; i < course->count; i++) {
+		struct standing *at = &course->standings[i];
+
+		if (at != besides && at->rate == 0 && rank_of(at) < 2 && clock_left(at->due) == 0)
+			return at;
+	}
+	return NULL;
+}
+
+static uint64_t best_rate(const struct standing *standing)
+{
+	return standing->rate > standing->own_rate ? standing->rate : standing->own_rate;
+}
+
+static struct standing *find_best(const struct course *course)
+{
+	struct standing *best = &course->standings[0];
+
+	for (size_t i = 1; i < course->count; i++) {
+		if (best_rate(&course->standings[i]) > best_rate(best))
+			best = &course->standings[i];
+	}
+	return best;
+}
+
+/* The pace below which a take from this node is left: any, while another way is not known; or half of the best one that is. */
+static uint64_t leave_below(const struct course *course, const struct standing *standing, bool redirected)
+{
+	const struct standing *best = find_best(course);
+
+	if ((redirected && standing->own_rate == 0) || find_unmeasured(course, standing))
+		return UINT64_MAX;
+	return best_rate(best) / TAKERS_FASTER;
+}
+
+/* Notes the pace of a take that was left, and finds where to go on. */
+static void leave_slow(struct course *course, struct standing *standing, const struct meeting *last,
+		       bool redirected)
+{
+	course->fetch->left++;
+	course->fetch->watch_ms *= 2;
+	course->bytes = peer_pieces_bytes(course->fetch->part->pieces);
+	course->end = 0;
+	if (course->asks_more || !redirected)
+		standing->own_rate = last->rate + 1;
+	if (!course->asks_more)
+		standing->rate = last->rate + 1;
+	course->asks_more = redirected && standing->own_rate == 0;
+	course->next = course->asks_more ? standing : find_unmeasured(course, standing);
+	if (course->next)
+		return;
+	course->next = find_best(course);
+	course->asks_more = course->next->own_rate > course->next->rate;
+}
+
 /* Takes from a node, and from where that one redirects. */
 static int try_standing(struct course *course, struct standing *standing, struct error *error)
 {
 	struct peer_fetch *fetch = course->fetch;
 	const struct memory_device *device = &fetch->part->device;
 	const bool probes = rank_of(standing) > 0 && any_offers(course);
-	struct meeting first = {
-		.target = peer_place_target(&standing->place),
-		.ref = peer_place_ref(fetch->places, &standing->place),
-		.timeout_ms = probes ? PEER_PROBE_MS : LINK_HANDSHAKE_MS,
-		.stay = standing->stay,
-	};
+	const char *ref = peer_place_ref(fetch->places, &standing->place);
 	struct peer_elsewhere elsewhere;
 	unsigned redirects = 0;
 	bool entered;
-	int r = take_from(fetch, &first, error);
+	struct meeting meeting = {
+		.target = peer_place_target(&standing->place),
+		.ref = ref,
+		.timeout_ms = probes ? PEER_PROBE_MS : LINK_HANDSHAKE_MS,
+		.stay = standing->stay,
+		.pace = course->asks_more ? standing->rate : 0,
+		.leave_below = leave_below(course, standing, course->asks_more),
+	};
+	int r = take_from(fetch, &meeting, error);
 
-	elsewhere = first.elsewhere;
-	while (r == 0 && elsewhere.there) {
-		struct meeting next = {
+	standing->place.offered = standing->place.offered || meeting.offered;
+	while (r == 0 && meeting.elsewhere.there) {
+		elsewhere = meeting.elsewhere;
+		meeting = (struct meeting){
 			.target = {elsewhere.host, elsewhere.port, elsewhere.name[0] ? elsewhere.name : NULL},
-			.ref = first.ref, /* whoever takes from this node calls the version as it does */
+			.ref = ref, /* whoever takes from this node calls the version as it does */
 			.timeout_ms = LINK_HANDSHAKE_MS,
 			.stay = ++redirects >= PEER_REDIRECTS_MAX,
+			.leave_below = leave_below(course, standing, true),
 		};
-
-		r = take_from(fetch, &next, error);
-		elsewhere = next.elsewhere;
+		r = take_from(fetch, &meeting, error);
 	}
 	/* A take that was redirected in vain leaves the wire open. */
 	entered = fetch->wire && device->ops->enter(device, NULL) == 0;
 	fetch->wire = wire_close(fetch->wire);
 	if (entered)
 		device->ops->leave(device);
-	standing->place.offered = standing->place.offered || first.offered;
-	standing->stay = r < 0 && redirects > 0;
+	course->next = NULL;
+	if (r == -ETIME)
+		leave_slow(course, standing, &meeting, redirects > 0);
+	else
+		standing->stay = r < 0 && redirects > 0;
 	return r;
 }
 
@@ -211,6 +291,13 @@ static void note_failure(struct course *course, struct standing *standing, const
 	uint64_t bytes = peer_pieces_bytes(fetch->part->pieces);
 	int64_t pauses;
 
+	/* It was asked for more than it gives to the one where it redirected. */
+	if (course->asks_more) {
+		course->asks_more = false;
+		standing->own_rate = standing->own_rate ? standing->own_rate : 1;
+		if (error->code == -EALREADY)
+			return;
+	}
 	fetch->failures++;
 	fetch->last = *error;
 	standing->place.why = *error;
@@ -277,11 +364,11 @@ static int fetch_all(struct peer_fetch *fetch, struct error *error)
 	if (r < 0)
 		return r;
 	do {
-		standing = next_standing(&course);
+		standing = course.next ? course.next : next_standing(&course);
 		r = try_standing(&course, standing, error);
-		if (r < 0)
+		if (r < 0 && r != -ETIME)
 			note_failure(&course, standing, error);
-	} while (r < 0 && try_again(&course, r));
+	} while (r == -ETIME || (r < 0 && try_again(&course, r)));
 	if (r < 0 && r != -ECANCELED)
 		r = course_explain(&course, r, error);
 	free(course.standings);

@@ -65,8 +65,11 @@ static int peer_load_begin(struct peer_load *load)
 	if (r == 0)
 		r = peer_places_find(load->params->wish.source, load->settings, false, &load->places,
 				     load->error);
-	load->asking = (struct peer_asking){
-		.keys = load->keys, .places = &load->places, .work = load->work, .ask = ask_link, .user_data = load};
+	load->asking = (struct peer_asking){.keys = load->keys,
+					    .places = &load->places,
+					    .work = load->work,
+					    .ask = ask_link,
+					    .user_data = load};
 	return r < 0 ? r : peer_ask(&load->asking, load->error);
 }
 
@@ -127,6 +130,8 @@ static int start_fetch(struct peer_load *load, size_t i)
 		.clear = load->settings->clear,
 		.pause_ms = PEER_PAUSE_MS,
 		.patience_ms = PEER_PATIENCE_MS,
+		.watch_ms = PEER_WATCH_MS,
+		.slow_ms = PEER_SLOW_MS,
 		.stop = &load->stop,
 	};
 	r = -pthread_create(&load->threads[i], NULL, peer_fetch_run, fetch);
@@ -245,6 +250,9 @@ static void note_failures(const struct peer_load *load)
 			work_note(load->work,
 				  "rank %u: %u connections failed before it was complete, the last one: %s",
 				  fetch->part->rank, fetch->failures, fetch->last.message);
+		if (fetch->left > 0)
+			work_note(load->work, "rank %u: %u slow nodes were left to look for a faster one",
+				  fetch->part->rank, fetch->left);
 	}
 }
 

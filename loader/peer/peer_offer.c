@@ -310,8 +310,9 @@ int peer_offer_take(struct link *link, const struct peer_wish *wish, peer_look_f
 	if (r == 0 && wish->params)
 		r = peer_offer_fits(wish->params, &offer, link_peer(link), error);
 	else if (r == 0 && offer_bytes(&offer) != wish->bytes)
-		r = error_set(error, -ESTALE, NULL, "%s offers %s with %" PRIu64 " bytes, the version had %" PRIu64,
-			      link_peer(link), offer.ref, offer_bytes(&offer), wish->bytes);
+		r = error_set(error, -ESTALE, NULL,
+			      "%s offers %s with %" PRIu64 " bytes, the version had %" PRIu64, link_peer(link),
+			      offer.ref, offer_bytes(&offer), wish->bytes);
 	if (r == 0)
 		r = take_parts(&asking);
 	if (r < 0)

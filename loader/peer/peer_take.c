@@ -3,6 +3,7 @@
 #include "peer_part.h"
 #include "../copy/copy.h"
 
+#include "../../base/bytes.h"
 #include "../../base/clock.h"
 #include "../../peer/exchange.h"
 #include "../../peer/sender.h"
@@ -40,6 +41,8 @@ struct take {
 	uint32_t number; /* of the next want */
 	struct want wants[PEER_WANTS];
 	int64_t deadline; /* when nothing has come for too long */
+	uint64_t begin_ms, arrived; /* when the first want was sent, and the bytes that have come since */
+	int64_t judged; /* when its pace is judged next */
 	uint64_t wrong;
 	bool asked; /* the peer has agreed to send */
 	struct error *error;
@@ -100,6 +103,7 @@ static int call_take(struct take *take, const char *worker, struct peer_elsewher
 		.nonce = take->nonce,
 		.serves = taking->serves ? &taking->serves : NULL,
 		.stay = taking->stay,
+		.pace = taking->pace ? &taking->pace : NULL,
 	};
 	struct peer_take_result result;
 	struct peer_message message;
@@ -242,6 +246,7 @@ static int take_collect(struct take *take)
 		take->deadline = clock_deadline(take->taking->stall_ms);
 		if (want->message.result == 0) {
 			times->last = clock_steady_seconds();
+			take->arrived += peer_run_bytes(take->part->offer, &want->run);
 			if (times->first > 0)
 				times->bytes += peer_run_bytes(take->part->offer, &want->run);
 			else
@@ -312,10 +317,31 @@ static int take_look(struct take *take)
 	return r;
 }
 
+/* Ends a take that is slower than another one would be. */
+static int take_judge(struct take *take)
+{
+	const struct peer_taking *taking = take->taking;
+	const uint64_t left = take->part->offer->bytes - peer_pieces_bytes(take->part->pieces);
+	char rate_text[BYTES_TEXT];
+	uint64_t rate;
+
+	if (taking->leave_below == 0 || clock_left(take->judged) > 0)
+		return 0;
+	take->judged = clock_deadline(taking->watch_ms);
+	rate = take->arrived * 1000 / (clock_steady_ms() - take->begin_ms + 1);
+	if (rate >= taking->leave_below || left / (rate + 1) * 1000 < (uint64_t)taking->slow_ms)
+		return 0;
+	*taking->ret_rate = rate;
+	return error_set(take->error, -ETIME, NULL, "%s sends %s a second, and another node may be faster",
+			 link_peer(take->link), bytes_format(rate, rate_text));
+}
+
 static int take_pieces(struct take *take)
 {
 	int r = 0;
 
+	take->begin_ms = clock_steady_ms();
+	take->judged = clock_deadline(take->taking->watch_ms);
 	take->deadline = clock_deadline(take->taking->stall_ms);
 	while (r >= 0 && !peer_pieces_complete(take->part->pieces)) {
 		bool pending = peer_verify_pending(take->verify) > 0;
@@ -328,6 +354,8 @@ static int take_pieces(struct take *take)
 			r = take_collect(take);
 		if (r >= 0)
 			r = take_look(take);
+		if (r >= 0)
+			r = take_judge(take);
 	}
 	return r < 0 ? r : 0;
 }

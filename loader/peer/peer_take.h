@@ -36,6 +36,12 @@ struct peer_taking {
 	bool stay; /* the peer is not to redirect */
 	unsigned threads; /* that compare */
 	int64_t stall_ms; /* PEER_STALL_MS, or less in tests */
+	uint64_t pace; /* as peer_take_params.pace; 0: none */
+	/* After watch_ms, and each time again, a take that is slow ends with -ETIME: what is missing would take longer than slow_ms, and
+	 * the bytes a second are fewer than leave_below, 0: it never ends so. ret_rate is set to them then. */
+	int64_t watch_ms, slow_ms;
+	uint64_t leave_below;
+	uint64_t *ret_rate;
 	const atomic_bool *stop;
 	/* The first take opens the wire. Only a take that was redirected leaves it open, for the next take: opening UCX takes some
 	 * 30 ms. */
@@ -53,6 +59,7 @@ struct peer_taking {
  *
  * Fails with
  *   -ETIMEDOUT   Nothing came for PEER_STALL_MS.
+ *   -ETIME       The peer is slow (taking->leave_below).
  *   -EBADMSG     Too many pieces were wrong.
  *   -ENOTSUP     The transport can't be used here.
  *   -ENOTRECOVERABLE  The transport hangs. It may write into the part's memory as long as this process lives.
@@ -75,6 +82,12 @@ int peer_take(struct link *link, const struct peer_taking *taking, struct peer_e
 /* How long a node may take to prove who it is that has not been asked before, while another one is known to have the version. A
  * connection takes four round trips. */
 #define PEER_PROBE_MS 1000
+/* A take that would go on for longer than that at its pace may be left for a faster node. A new connection costs some 100 ms, and the
+ * pieces on their way come again. */
+#define PEER_SLOW_MS 5000
+/* How long a take is watched before its pace is known. It doubles each time that a take was left, so that looking for a faster node
+ * costs little in all. */
+#define PEER_WATCH_MS 2000
 /* How often a taker is redirected: the length of a chain. Each redirect takes some milliseconds. The last node asked has to send. */
 #define PEER_REDIRECTS_MAX 64
 
@@ -91,7 +104,8 @@ struct peer_fetch {
 	unsigned threads;
 	unsigned lanes; /* connections by TLS for the bytes */
 	bool clear; /* they need not be encrypted */
-	int64_t pause_ms, patience_ms; /* PEER_PAUSE_MS and PEER_PATIENCE_MS, or less in tests */
+	/* PEER_PAUSE_MS, PEER_PATIENCE_MS, PEER_WATCH_MS and PEER_SLOW_MS, or less in tests */
+	int64_t pause_ms, patience_ms, watch_ms, slow_ms;
 	atomic_bool *stop;
 	struct wire *wire; /* for the next take; NULL: none is open */
 	struct peer_way way;
@@ -101,6 +115,7 @@ struct peer_fetch {
 	/* connections that failed, for a note */
 	unsigned failures;
 	struct error last;
+	unsigned left; /* takes that were slow */
 };
 
 /* Fetches the part, or copies it from part->origin piece by piece, as they come there. It is a thread's function, and sets `ended` last.

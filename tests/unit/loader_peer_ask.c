@@ -87,9 +87,8 @@ Test(peer_ask_load, names_every_node_with_its_reason)
 	add_node("127.0.0.1", 1); /* nobody is there */
 	add_node("127.0.0.3", peer.port);
 	cr_expect_eq(ask(), -ECONNREFUSED);
-	cr_expect_str_eq(
-		error.message,
-		"none of 3 nodes gives m@v1: 2 do not have it; 127.0.0.1, port 1: Connection refused");
+	cr_expect_str_eq(error.message,
+			 "none of 3 nodes gives m@v1: 2 do not have it; 127.0.0.1, port 1: Connection refused");
 }
 
 Test(peer_ask_load, says_that_nobody_has_it)

@@ -101,7 +101,8 @@ Test(places, are_refused_if_the_source_is_malformed)
 					    "peer:////m@v"};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-		cr_expect_eq(peer_places_find(wrong[i], &settings, false, &places, &error), -EINVAL, "%s", wrong[i]);
+		cr_expect_eq(peer_places_find(wrong[i], &settings, false, &places, &error), -EINVAL, "%s",
+			     wrong[i]);
 }
 
 Test(places, are_asked_for_by_a_source_with_the_scheme_only)

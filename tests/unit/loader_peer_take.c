@@ -47,7 +47,7 @@ static const struct job_load_params job = {
 
 static int ask(const char *ref)
 {
-	const struct peer_wish wish = {ref, &job};
+	const struct peer_wish wish = {.ref = ref, .params = &job};
 	struct link *link = fake_peer_connect(&peer);
 	int r = peer_offer_take(link, &wish, look, NULL, &offer, &error);
 
@@ -95,7 +95,7 @@ Test(peer_offer, is_missing_if_the_peer_has_no_such_version)
 
 Test(peer_offer, is_cancelled_in_the_middle)
 {
-	const struct peer_wish wish = {"m@v1", &job};
+	const struct peer_wish wish = {.ref = "m@v1", .params = &job};
 	struct link *link;
 
 	begin_with(LIE_NOTHING);
@@ -330,6 +330,8 @@ static void fetch_for(int64_t pause_ms, int64_t patience_ms)
 		.lanes = 2,
 		.pause_ms = pause_ms,
 		.patience_ms = patience_ms,
+		.watch_ms = 200,
+		.slow_ms = 500,
 		.stop = &stop,
 	};
 	peer_fetch_run(&fetch);
@@ -415,6 +417,30 @@ Test(peer_take, survives_a_restart_beside_15_nodes_that_have_nothing)
 Test(peer_take, survives_a_restart_beside_63_nodes_that_have_nothing)
 {
 	survive_beside(63);
+}
+
+/* It would take 4 s: a piece a second. */
+Test(peer_take, leaves_a_slow_peer_for_a_faster_one)
+{
+	begin_take(LIE_SLOW);
+	list_places(1);
+	strcpy(places.items[1].host, FAKE_FAST);
+	fetch_for(1, 1000);
+	cr_expect_eq(fetch.error.code, 0, "%s", fetch.error.message);
+	cr_expect_eq(fetch.left, 1);
+	cr_expect_eq(fetch.failures, 0, "%s", fetch.last.message);
+	expect_all();
+}
+
+Test(peer_take, stays_at_a_slow_peer_that_has_it_alone)
+{
+	begin_take(LIE_SLOW);
+	list_places(2); /* the others have nothing */
+	fetch_for(1, 1000);
+	cr_expect_eq(fetch.error.code, 0, "%s", fetch.error.message);
+	cr_expect_leq(fetch.left, 2, "it asked each of the others once");
+	cr_expect_leq(atomic_load(&peer.empty_connections), 2);
+	expect_all();
 }
 
 Test(peer_take, gives_up_at_the_end_of_its_patience_and_says_how_far_it_came)

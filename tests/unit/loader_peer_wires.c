@@ -34,7 +34,7 @@ static void begin(void)
 	static const char *const devices[] = {"host"};
 	static const struct job_load_params job = {
 		.wish = {.source = "peer://127.0.0.1/m@v1", .devices = {devices, 1}}};
-	const struct peer_wish wish = {"m@v1", &job};
+	const struct peer_wish wish = {.ref = "m@v1", .params = &job};
 	struct link *link;
 
 	first = wire_local;

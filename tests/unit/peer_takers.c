@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <time.h>
 
 static const struct version_id first = {{1}}, second = {{2}};
 
@@ -106,4 +107,47 @@ Test(takers, several_get_newcomers_in_turn)
 	}
 	cr_expect_neq(ports[0], ports[1]);
 	cr_expect(ports[0] == ports[2] && ports[1] == ports[3]);
+}
+
+/* ---- those who find it slow -------------------------------------------------- */
+
+/* A taker that gets so many bytes a second where it was redirected. */
+static int enter_again(int place, uint64_t pace)
+{
+	const struct peer_take_params params = {.version = &first, .pace = &pace};
+
+	takers_redirect_clear(&redirect);
+	return takers_enter(takers, &params, client, &entered[place], &redirect);
+}
+
+/* Nobody knows yet whether there is more than the one who takes gets: it is tried once. */
+Test(takers, one_who_finds_it_slow_is_sent_to_once)
+{
+	cr_assert_eq(enter(0, &first, 0, 101, false), 0);
+	cr_expect_eq(enter_again(1, 1000), 0);
+	takers_leave(takers, entered[1]);
+	entered[1] = NULL;
+	cr_expect_eq(enter_again(2, 1000), -EALREADY);
+}
+
+Test(takers, one_who_finds_it_slow_is_redirected_to_a_faster_one)
+{
+	cr_assert_eq(enter(0, &first, 0, 101, false), 0);
+	cr_assert_eq(enter(1, &first, 0, 102, true), 0);
+	takers_count_bytes(takers, entered[1], UINT64_C(1) << 40);
+	nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* it has a rate then */
+	cr_expect_eq(enter_again(2, 1000000), 1);
+	cr_expect_eq(redirect.port, 102);
+}
+
+/* The line was faster once, so it has room. */
+Test(takers, one_who_finds_it_slow_is_sent_to_if_the_line_is_idle)
+{
+	cr_assert_eq(enter(0, &first, 0, 101, false), 0);
+	cr_expect_eq(enter_again(1, 1000), 0);
+	takers_count_bytes(takers, entered[0], UINT64_C(1) << 30);
+	nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 10000000}, NULL); /* a window */
+	takers_count_bytes(takers, entered[0], 1);
+	nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 10000000}, NULL);
+	cr_expect_eq(enter_again(2, UINT64_C(1) << 40), 0, "it sends one byte a second");
 }

@@ -63,6 +63,12 @@ class Network:
         """Sets a node's link up or down, at the hub's side."""
         run("ip", "-n", self.hub, "link", "set", f"to{number}", state)
 
+    def rate(self, number: int, rate: str) -> None:
+        """Holds a node's link to a rate, at both sides."""
+        for namespace, link in ((self.hub, f"to{number}"), (self.names[number], "eth0")):
+            run("tc", "-n", namespace, "qdisc", "replace", "dev", link, "root", "tbf", "rate", rate,
+                "burst", "256kb", "latency", "100ms")
+
     def end(self) -> None:
         """Removes everything. What runs there is gone already."""
         for name in self.names:

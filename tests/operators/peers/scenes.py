@@ -10,12 +10,15 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from nodes import BUILD, PORT, RATE_BYTES, Network, Node, eventually
+from nodes import BUILD, PORT, RATE, RATE_BYTES, Network, Node, eventually
 
 MIB = int(os.environ.get("GPUWM_PEERS_MIB", "128"))
 TAKERS = int(os.environ.get("GPUWM_PEERS_TAKERS", "8"))
 CHAIN_MAX = 1.5  # times of one taker
 CARRIED_MAX = 1.5  # models that leave a node: 1.01 at most, also with ten programs for each processor
+SLOW_RATE = "40mbit"  # a tenth of the others
+SLOW_BYTES = 5e6  # a second
+SLOW_MAX = 0.75  # times of a load at that pace
 ROUNDS = 3  # the best one counts: all nodes share this machine's processors, also with others
 
 
@@ -120,6 +123,26 @@ def scene_ports(cluster: Cluster) -> None:
     assert any("the bytes came by TLS" in note for note in notes), notes
 
 
+def scene_slow_taker(cluster: Cluster) -> None:
+    """The first taker's line is slow. Those behind it find out, and take from the seed, whose line is idle."""
+    slow, others = cluster.nodes[1], cluster.nodes[2:5]
+    alone = take_all(cluster, [others[0]])
+    cluster.network.rate(slow.number, SLOW_RATE)
+    begin = time.monotonic()
+    jobs = [(slow, slow.load(cluster.source))]
+    eventually("some of it comes", lambda: slow.taken(jobs[0][1]) > 0)
+    jobs += [(node, node.load(cluster.source)) for node in others]
+    for node, job in jobs[1:]:
+        assert node.ended(job)["state"] == "done"
+    seconds = time.monotonic() - begin
+    at_its_pace = MIB * (1 << 20) / SLOW_BYTES
+    print(f"  1 taker {alone:.2f} s, 3 behind a slow one {seconds:.2f} s; at its pace it is {at_its_pace:.1f} s")
+    assert seconds < SLOW_MAX * at_its_pace, f"{seconds:.2f} s are more than {SLOW_MAX} times {at_its_pace:.2f} s"
+    cluster.network.rate(slow.number, RATE)
+    for node, job in jobs:
+        check(node, job, cluster.content)
+
+
 def scene_killed_peer(cluster: Cluster) -> None:
     """gpuwm-peer is killed in the middle, and comes back: the load goes on with what is missing."""
     node = cluster.nodes[1]
@@ -196,6 +219,7 @@ def scene_nobody(cluster: Cluster) -> None:
 SCENES: list[Callable[[Cluster], None]] = [
     scene_one_and_eight,
     scene_ports,
+    scene_slow_taker,
     scene_killed_peer,
     scene_other_peer,
     scene_killed_taker,

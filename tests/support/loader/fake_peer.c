@@ -1,5 +1,6 @@
 #include "fake_peer.h"
 
+#include "base/clock.h"
 #include "peer/serve.h"
 #include "proto/index/dtype.h"
 #include "proto/index/index.h"
@@ -28,6 +29,7 @@ static struct {
 	pthread_t thread, threads[CONNECTIONS_MAX]; /* of the listener, and of each connection so far */
 	unsigned thread_count;
 	atomic_bool ending;
+	uint64_t sent_ms; /* when it last had a piece, of LIE_SLOW */
 	uint8_t *bytes[2], *wrong; /* wrong: those of the first segment, with errors */
 	struct sum sums[2][3];
 	void *index;
@@ -42,7 +44,7 @@ static struct {
 static _Thread_local struct link *own_link; /* of the thread's connection */
 static _Thread_local struct error error;
 static _Thread_local bool asked; /* its connection is no lane */
-static _Thread_local bool is_empty; /* it is to a node that has nothing */
+static _Thread_local bool is_empty, is_fast; /* it is to a node that has nothing; to FAKE_FAST */
 
 const uint8_t *fake_peer_bytes(uint32_t segment)
 {
@@ -129,7 +131,7 @@ static bool lies(enum fake_lie lie)
 {
 	const struct fake_peer *peer = fake.peer;
 
-	return peer->lie == lie &&
+	return peer->lie == lie && !is_fast &&
 	       (peer->lies_until == 0 || atomic_load(&peer->connections) < peer->lies_until);
 }
 
@@ -170,8 +172,9 @@ static int look(void *user, struct served_version *version, const struct served_
 	(void)version;
 	if (fake.peer->stops)
 		atomic_store(fake.peer->stops, true);
-	if (lies(LIE_SILENT))
+	if (lies(LIE_SILENT) || (lies(LIE_SLOW) && clock_steady_ms() < fake.sent_ms + FAKE_SLOW_MS))
 		return 1;
+	fake.sent_ms = clock_steady_ms();
 	if (lies(LIE_GONE))
 		return error_set(why, -ESHUTDOWN, NULL, "the node stops");
 	if (lies(LIE_NO_MEMORY))
@@ -261,13 +264,13 @@ static bool by_hand(void)
 
 /* ---- its life -------------------------------------------------------------- */
 
-static bool is_to_nobody(int fd)
+static bool is_to(int fd, const char *host)
 {
 	struct sockaddr_in address;
 	socklen_t bytes = sizeof(address);
 
 	getsockname(fd, (struct sockaddr *)&address, &bytes);
-	return address.sin_addr.s_addr != htonl(INADDR_LOOPBACK);
+	return address.sin_addr.s_addr == inet_addr(host);
 }
 
 static void *serve(void *given)
@@ -277,7 +280,8 @@ static void *serve(void *given)
 	const int fd = (int)(intptr_t)given;
 	struct serve_report report = {0};
 
-	is_empty = is_to_nobody(fd);
+	is_fast = is_to(fd, FAKE_FAST);
+	is_empty = !is_fast && !is_to(fd, "127.0.0.1");
 	/* The first one is the offer's, and in the second one pieces come. */
 	if (!is_empty && (lies(LIE_CUT) || (lies(LIE_RESTART) && atomic_load(&fake.peer->connections) > 1))) {
 		close(fd);
@@ -293,7 +297,7 @@ static void *serve(void *given)
 	else
 		serve_link(&server, own_link, &report, &error);
 	own_link = link_close(own_link);
-	if (asked || !report.program[0])
+	if (!is_fast && (asked || !report.program[0]))
 		atomic_fetch_add(is_empty ? &fake.peer->empty_connections : &fake.peer->connections, 1);
 	return NULL;
 }

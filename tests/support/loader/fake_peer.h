@@ -1,5 +1,5 @@
-/* A peer that has one version of two segments, and may lie about it. At 127.0.0.1 it has the version; at every other address of this
- * machine the same port is a node that has nothing. */
+/* A peer that has one version of two segments, and may lie about it. At 127.0.0.1 it has the version; at FAKE_FAST too, and tells the truth there. At every other
+ * address of this machine the same port is a node that has nothing. */
 #ifndef GPUWM_TESTS_LOADER_FAKE_PEER_H
 #define GPUWM_TESTS_LOADER_FAKE_PEER_H
 
@@ -8,9 +8,13 @@
 
 #include <stdatomic.h>
 
+#define FAKE_SLOW_MS 1000
+
 /* Three pieces, of which the last one has 1 MiB; and one of a page. */
 #define FAKE_BYTES (9 << 20)
 #define FAKE_TAIL 4096
+
+#define FAKE_FAST "127.0.1.1"
 
 /* More than a machine has. */
 #define FAKE_VAST (UINT64_C(64) << 40)
@@ -32,6 +36,7 @@ enum fake_lie {
 	LIE_WORLD, /* the version is said to have two ranks, of which one is named */
 	LIE_NAME, /* the version's model is one that no model can have */
 	LIE_SILENT, /* the pieces never come */
+	LIE_SLOW, /* a piece comes each FAKE_SLOW_MS */
 	LIE_GONE, /* it says that the version is gone */
 	LIE_NO_MEMORY, /* it says that it has no memory */
 	LIE_RESET, /* the connection ends at the second piece */
@@ -46,8 +51,9 @@ enum fake_lie {
 struct fake_peer {
 	enum fake_lie lie;
 	atomic_bool *stops; /* set when a piece is asked for; NULL: nothing is */
-	atomic_uint connections, looks;
-	atomic_uint empty_connections; /* to the nodes that have nothing, which `connections` does not count */
+	atomic_uint connections; /* to 127.0.0.1 */
+	atomic_uint looks;
+	atomic_uint empty_connections; /* to the nodes that have nothing */
 	atomic_uint details; /* requests for the index and for sums, of the lies about `find` */
 	unsigned lies_until; /* with which connection the lies end; 0: never */
 	unsigned port;
