@@ -16,9 +16,10 @@ static int check_word(const char *key, const char *value, const char *one, const
 
 static int check_pool(const struct region_create_params *params, struct error *error)
 {
-	if (params->chunks > 0)
+	if (params->chunks > 0 && params->chunks <= REGION_CHUNKS_MAX)
 		return 0;
-	return error_set(error, -EINVAL, NULL, "a pool has \"chunks\", 1 to %d", REGION_CHUNKS_MAX);
+	return error_set(error, -EINVAL, NULL, "a pool has 1 to %d chunks, not %llu", REGION_CHUNKS_MAX,
+			 (unsigned long long)params->chunks);
 }
 
 static int check_queue(const struct region_create_params *params, struct error *error)
@@ -48,13 +49,17 @@ static int check_blocks(const struct region_create_params *params, struct error 
 {
 	uint64_t bytes;
 
-	if (params->blocks == 0 || params->block_bytes == 0 || params->block_bytes % CHUNK_ALIGN != 0)
+	if (params->blocks == 0 || params->blocks > REGION_BLOCKS_MAX || params->block_bytes == 0 ||
+	    params->block_bytes % CHUNK_ALIGN != 0)
 		return error_set(error, -EINVAL, NULL,
-				 "a region of blocks has 1 to %d \"blocks\", of \"block_bytes\" that are a "
-				 "multiple of %d, not %llu blocks of %llu bytes",
+				 "a region has 1 to %d blocks, of a multiple of %d bytes, "
+				 "not %llu blocks of %llu bytes",
 				 REGION_BLOCKS_MAX, CHUNK_ALIGN, (unsigned long long)params->blocks,
 				 (unsigned long long)params->block_bytes);
-	if (__builtin_mul_overflow(params->blocks, params->block_bytes, &bytes) || bytes != params->bytes)
+	if (__builtin_mul_overflow(params->blocks, params->block_bytes, &bytes))
+		return error_set(error, -EINVAL, NULL, "no device has %llu blocks of %llu bytes",
+				 (unsigned long long)params->blocks, (unsigned long long)params->block_bytes);
+	if (bytes != params->bytes)
 		return error_set(error, -EINVAL, "\"bytes\" is \"blocks\" times \"block_bytes\"",
 				 "%llu blocks of %llu bytes do not have %llu bytes",
 				 (unsigned long long)params->blocks, (unsigned long long)params->block_bytes,
@@ -125,8 +130,6 @@ int region_create_check(const void *value, struct error *error)
 
 	if (wrong)
 		return error_set(error, -EINVAL, NULL, "the name %s", wrong);
-	if (params->bytes == 0)
-		return error_set(error, -EINVAL, NULL, "a region of 0 bytes");
 	kind = find_kind(params->kind, error);
 	r = kind ? 0 : -EINVAL;
 	if (r == 0)
@@ -140,5 +143,9 @@ int region_create_check(const void *value, struct error *error)
 		return error_set(error, -EINVAL, "give it many writers",
 				 "a region with one writer can't outlive that process");
 	r = check_others(params, kind, error);
-	return r < 0 ? r : kind->check(params, error);
+	if (r == 0)
+		r = kind->check(params, error);
+	if (r == 0 && params->bytes == 0)
+		r = error_set(error, -EINVAL, NULL, "a region of 0 bytes");
+	return r;
 }

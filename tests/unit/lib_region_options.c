@@ -123,36 +123,35 @@ Test(region_options, with_what_is_another_kinds)
 {
 	REFUSED(pool, "the option items is not for a region of kind pool", o_.items = 1);
 	REFUSED(pool, "the option item_bytes is not", o_.item_bytes = 1);
-	REFUSED(pool, "the option blocks is not", o_.blocks = 1);
-	REFUSED(pool, "the option block_bytes is not", o_.block_bytes = 1);
-	REFUSED(pool, "the option clear is not", o_.clear = true);
+	REFUSED(pool, "a region of kind pool has no \"blocks\"", o_.blocks = 1);
+	REFUSED(pool, "a region of kind pool has no \"block_bytes\"", o_.block_bytes = 1);
+	REFUSED(pool, "a region of kind pool has no \"clear\"", o_.clear = true);
 	REFUSED(queue, "the option bytes is not for a region of kind queue", o_.bytes = 1);
-	REFUSED(queue, "the option chunks is not", o_.chunks = 1);
-	REFUSED(queue, "the option ttl_ms is not", o_.ttl_ms = 1);
-	REFUSED(queue, "the option clear is not", o_.clear = true);
+	REFUSED(queue, "a region of kind queue has no \"chunks\"", o_.chunks = 1);
+	REFUSED(queue, "a region of kind queue has no \"ttl_ms\"", o_.ttl_ms = 1);
+	REFUSED(queue, "a region of kind queue has no \"clear\"", o_.clear = true);
 	REFUSED(blocks, "the option bytes is not for a region of kind blocks", o_.bytes = 4096);
 	REFUSED(blocks, "the option items is not", o_.items = 1);
-	REFUSED(blocks, "the option ttl_ms is not", o_.ttl_ms = 1);
-	REFUSED(blocks, "the option clear is not", o_.clear = true);
-	REFUSED(scratch, "the option chunks is not for a region of kind scratch", o_.chunks = 1);
-	REFUSED(scratch, "the option blocks is not", o_.blocks = 1);
-	REFUSED(scratch, "the option block_bytes is not", o_.block_bytes = 256);
+	REFUSED(blocks, "a region of kind blocks has no \"ttl_ms\"", o_.ttl_ms = 1);
+	REFUSED(blocks, "a region of kind blocks has no \"clear\"", o_.clear = true);
+	REFUSED(scratch, "a region of kind scratch has no \"chunks\"", o_.chunks = 1);
+	REFUSED(scratch, "a region of kind scratch has no \"blocks\"", o_.blocks = 1);
+	REFUSED(scratch, "a region of kind scratch has no \"block_bytes\"", o_.block_bytes = 256);
 }
 
 Test(region_options, of_sizes_that_can_not_be)
 {
-	REFUSED(pool, "a region of kind pool can't have 0 bytes", o_.bytes = 0);
-	REFUSED(pool, "can't have 9223372036854775808 bytes", o_.bytes = UINT64_C(1) << 63);
-	REFUSED(pool, "a pool can't have 4097 chunks at once", o_.chunks = 4097);
+	REFUSED(pool, "a region of 0 bytes", o_.bytes = 0);
+	REFUSED(pool, "a pool has 1 to 4096 chunks, not 4097", o_.chunks = 4097);
 	REFUSED(queue, "a queue can't have 0 items of 56 bytes", o_.items = 0);
 	REFUSED(queue, "a queue can't have 16 items of 1048577 bytes", o_.item_bytes = 1048577);
-	REFUSED(blocks, "a region can't have 0 blocks of 512 bytes", o_.blocks = 0);
-	REFUSED(blocks, "a region can't have 262145 blocks of 512 bytes", o_.blocks = 262145);
-	REFUSED(blocks, "a region can't have 8 blocks of 0 bytes", o_.block_bytes = 0);
-	REFUSED(blocks, "a region can't have 8 blocks of 257 bytes", o_.block_bytes = 257);
-	REFUSED(blocks, "a region can't have 8 blocks of 9223372036854775808 bytes",
+	REFUSED(blocks, "not 0 blocks of 512 bytes", o_.blocks = 0);
+	REFUSED(blocks, "not 262145 blocks of 512 bytes", o_.blocks = 262145);
+	REFUSED(blocks, "not 8 blocks of 0 bytes", o_.block_bytes = 0);
+	REFUSED(blocks, "not 8 blocks of 257 bytes", o_.block_bytes = 257);
+	REFUSED(blocks, "no device has 8 blocks of 9223372036854775808 bytes",
 		o_.block_bytes = UINT64_C(1) << 63);
-	REFUSED(scratch, "a region of kind scratch can't have 0 bytes", o_.bytes = 0);
+	REFUSED(scratch, "a region of 0 bytes", o_.bytes = 0);
 }
 
 Test(region_options, of_writers_and_owners_that_can_not_be)

@@ -108,16 +108,18 @@ Test(region_create, with_what_is_another_kinds)
 
 Test(region_create, of_sizes_that_can_not_be)
 {
-	REFUSED(pool, "a pool has \"chunks\", 1 to 4096", p_.chunks = 0);
+	REFUSED(pool, "a pool has 1 to 4096 chunks, not 0", p_.chunks = 0);
+	REFUSED(pool, "a pool has 1 to 4096 chunks, not 4097", p_.chunks = 4097);
 	REFUSED(queue, "1 to 65536 times \"item_bytes\"", p_.item_bytes = 0);
 	REFUSED(queue, "1 to 65536 times \"item_bytes\"", p_.bytes = 4097);
 	REFUSED(queue, "1 to 65536 times \"item_bytes\"", p_.bytes = 64 * 65537);
 	REFUSED(queue, "a queue lies on host, not on GPU-1", p_.device = "GPU-1");
 	REFUSED(blocks, "not 0 blocks of 512 bytes", p_.blocks = 0);
+	REFUSED(blocks, "not 262145 blocks of 512 bytes", p_.blocks = 262145);
 	REFUSED(blocks, "not 8 blocks of 0 bytes", p_.block_bytes = 0);
-	REFUSED(blocks, "a multiple of 256, not 8 blocks of 513 bytes", p_.block_bytes = 513);
+	REFUSED(blocks, "a multiple of 256 bytes, not 8 blocks of 513 bytes", p_.block_bytes = 513);
 	REFUSED(blocks, "8 blocks of 512 bytes do not have 4352 bytes", p_.bytes = 4352);
-	REFUSED(blocks, "8 blocks of 2305843009213693952 bytes do not have 4096 bytes",
+	REFUSED(blocks, "no device has 8 blocks of 2305843009213693952 bytes",
 		p_.block_bytes = UINT64_C(1) << 61);
 }
 
