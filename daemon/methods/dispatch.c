@@ -29,65 +29,77 @@ struct method {
 	unsigned roles; /* one of them is enough */
 	unsigned flags;
 	method_fn *call;
-	words_fn *words; /* of a method that changes what others see: words.c; NULL: of others */
+	words_fn *words; /* of a method that changes what others see: words.c; NULL: of another one */
 };
+
+/* A row is one of four. One that changes what others see does not compile without words_NAME, for the audit. */
+#define ROW(name, roles, flags, words)                                                                         \
+	{                                                                                                      \
+		&form_##name, roles, flags, method_##name, words                                               \
+	}
+#define CHANGES(name, roles, flags) ROW(name, roles, flags, words_##name)
+/* It changes only what the caller has, or asks for: leases, publishes, claims, uses of regions. */
+#define UNTOLD(name, roles, flags) ROW(name, roles, flags, NULL)
+/* It changes nothing. */
+#define LOOK_AT(name, roles, flags) ROW(name, roles, (flags) | LOOKS, NULL)
+/* gpuwmd's own processes say how far they are with what they were told. */
+#define OF_LOADERS(name, flags) ROW(name, ROLE_LOADER, flags, NULL)
 
 /* Who may call what. Descriptors come only on connections of loaders, by how they are received. */
 static const struct method methods[] = {
-	{&form_get_handles, ROLE_WORKER, 0, method_get_handles, NULL},
-	{&form_release, ROLE_WORKER, 0, method_release, NULL},
-	{&form_announce, ROLE_WORKER, 0, method_announce, NULL},
-	{&form_resume, ROLE_WORKER, 0, method_resume, NULL},
-	{&form_ping, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_ping, NULL},
-	{&form_hello, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED | LOOKS, method_hello, NULL},
-	{&form_list, ROLE_WORKER, LOOKS, method_list, NULL},
-	{&form_status, ROLE_WORKER, WHEN_LOCKED | LOOKS, method_status, NULL},
-	{&form_subscribe, ROLE_WORKER, 0, method_subscribe, NULL},
+	UNTOLD(get_handles, ROLE_WORKER, 0),
+	UNTOLD(release, ROLE_WORKER, 0),
+	UNTOLD(announce, ROLE_WORKER, 0),
+	UNTOLD(resume, ROLE_WORKER, 0),
+	LOOK_AT(ping, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED),
+	LOOK_AT(hello, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED),
+	LOOK_AT(list, ROLE_WORKER, 0),
+	LOOK_AT(status, ROLE_WORKER, WHEN_LOCKED),
+	UNTOLD(subscribe, ROLE_WORKER, 0),
 	/* Whether this session may is a question of the model: clients/access.h. */
-	{&form_publish_begin, ROLE_WORKER | ROLE_LOADER, LATE | TOLD_ELSEWHERE, method_publish_begin,
-	 words_publish_begin},
-	{&form_publish_commit, ROLE_WORKER, TOLD_ELSEWHERE, method_publish_commit, words_publish_commit},
-	{&form_publish_abort, ROLE_WORKER | ROLE_LOADER, 0, method_publish_abort, NULL},
-	{&form_claim, ROLE_WORKER, 0, method_claim, NULL},
-	{&form_claim_give_up, ROLE_WORKER, 0, method_claim_give_up, NULL},
-	{&form_hot_swap, ROLE_WORKER, 0, method_hot_swap, words_hot_swap},
-	{&form_pin_version, ROLE_WORKER, 0, method_pin_version, words_pin_version},
-	{&form_unpin_version, ROLE_WORKER, 0, method_unpin_version, words_unpin_version},
-	{&form_demote, ROLE_WORKER, 0, method_demote, words_demote},
-	{&form_promote, ROLE_WORKER, 0, method_promote, words_promote},
-	{&form_describe, ROLE_WORKER, 0, method_describe, words_describe},
-	{&form_retire, ROLE_WORKER, 0, method_retire, words_retire},
-	{&form_remove, ROLE_WORKER, 0, method_remove, words_remove},
-	{&form_verify, ROLE_WORKER, 0, method_verify, words_verify},
-	{&form_drain, ROLE_OPERATOR, WHEN_UNREADABLE, method_drain, words_drain},
-	{&form_reload, ROLE_OPERATOR, WHEN_LOCKED, method_reload, words_reload},
-	{&form_kick, ROLE_OPERATOR, 0, method_kick, words_kick},
+	CHANGES(publish_begin, ROLE_WORKER | ROLE_LOADER, LATE | TOLD_ELSEWHERE),
+	CHANGES(publish_commit, ROLE_WORKER, TOLD_ELSEWHERE),
+	UNTOLD(publish_abort, ROLE_WORKER | ROLE_LOADER, 0),
+	UNTOLD(claim, ROLE_WORKER, 0),
+	UNTOLD(claim_give_up, ROLE_WORKER, 0),
+	CHANGES(hot_swap, ROLE_WORKER, 0),
+	CHANGES(pin_version, ROLE_WORKER, 0),
+	CHANGES(unpin_version, ROLE_WORKER, 0),
+	CHANGES(demote, ROLE_WORKER, 0),
+	CHANGES(promote, ROLE_WORKER, 0),
+	CHANGES(describe, ROLE_WORKER, 0),
+	CHANGES(retire, ROLE_WORKER, 0),
+	CHANGES(remove, ROLE_WORKER, 0),
+	CHANGES(verify, ROLE_WORKER, 0),
+	CHANGES(drain, ROLE_OPERATOR, WHEN_UNREADABLE),
+	CHANGES(reload, ROLE_OPERATOR, WHEN_LOCKED),
+	CHANGES(kick, ROLE_OPERATOR, 0),
 	/* Of others than operators, a load of files that they pass: methods_jobs.c. */
-	{&form_load, ROLE_WORKER, 0, method_load, words_load},
-	{&form_cancel, ROLE_WORKER, LATE, method_cancel, words_cancel},
+	CHANGES(load, ROLE_WORKER, 0),
+	CHANGES(cancel, ROLE_WORKER, LATE),
 	/* Whether this session may is a question of the region: clients/access.h. */
-	{&form_region_create, ROLE_WORKER, LATE | TOLD_ELSEWHERE, method_region_create, words_region_create},
-	{&form_region_open, ROLE_WORKER, 0, method_region_open, NULL},
-	{&form_region_close, ROLE_WORKER, 0, method_region_close, NULL},
-	{&form_region_remove, ROLE_WORKER, 0, method_region_remove, words_region_remove},
-	{&form_scratch_acquire, ROLE_WORKER, 0, method_scratch_acquire, NULL},
-	{&form_scratch_release, ROLE_WORKER, 0, method_scratch_release, NULL},
-	{&form_region_list, ROLE_WORKER, LOOKS, method_region_list, NULL},
-	{&form_jobs, ROLE_WORKER, LOOKS, method_jobs, NULL},
-	{&form_clients, ROLE_OPERATOR | ROLE_OBSERVER, LOOKS, method_clients, NULL},
-	{&form_own_clients, ROLE_WORKER, LOOKS, method_own_clients, NULL},
-	{&form_metrics, ROLE_OPERATOR | ROLE_OBSERVER, WHEN_LOCKED | LOOKS, method_metrics, NULL},
-	{&form_loader_hello, ROLE_LOADER, BEFORE_HELLO, method_loader_hello, NULL},
-	{&form_loader_checked, ROLE_LOADER, 0, method_loader_checked, NULL},
-	{&form_loader_moved, ROLE_LOADER, 0, method_loader_moved, NULL},
-	{&form_loader_region, ROLE_LOADER, 0, method_loader_region, NULL},
-	{&form_loader_done, ROLE_LOADER, 0, method_loader_done, NULL},
-	{&form_loader_holds, ROLE_LOADER, 0, method_loader_holds, NULL},
-	{&form_loader_resident, ROLE_LOADER, LOOKS, method_loader_resident, NULL},
-	{&form_loader_progress, ROLE_LOADER, NOTIFICATION, method_loader_progress, NULL},
-	{&form_loader_devices, ROLE_LOADER, NOTIFICATION, method_loader_devices, NULL},
-	{&form_loader_roots, ROLE_LOADER, NOTIFICATION, method_loader_roots, NULL},
-	{&form_loader_warm, ROLE_LOADER, NOTIFICATION, method_loader_warm, NULL},
+	CHANGES(region_create, ROLE_WORKER, LATE | TOLD_ELSEWHERE),
+	UNTOLD(region_open, ROLE_WORKER, 0),
+	UNTOLD(region_close, ROLE_WORKER, 0),
+	CHANGES(region_remove, ROLE_WORKER, 0),
+	UNTOLD(scratch_acquire, ROLE_WORKER, 0),
+	UNTOLD(scratch_release, ROLE_WORKER, 0),
+	LOOK_AT(region_list, ROLE_WORKER, 0),
+	LOOK_AT(jobs, ROLE_WORKER, 0),
+	LOOK_AT(clients, ROLE_OPERATOR | ROLE_OBSERVER, 0),
+	LOOK_AT(own_clients, ROLE_WORKER, 0),
+	LOOK_AT(metrics, ROLE_OPERATOR | ROLE_OBSERVER, WHEN_LOCKED),
+	OF_LOADERS(loader_hello, BEFORE_HELLO),
+	OF_LOADERS(loader_checked, 0),
+	OF_LOADERS(loader_moved, 0),
+	OF_LOADERS(loader_region, 0),
+	OF_LOADERS(loader_done, 0),
+	OF_LOADERS(loader_holds, 0),
+	LOOK_AT(loader_resident, ROLE_LOADER, 0),
+	OF_LOADERS(loader_progress, NOTIFICATION),
+	OF_LOADERS(loader_devices, NOTIFICATION),
+	OF_LOADERS(loader_roots, NOTIFICATION),
+	OF_LOADERS(loader_warm, NOTIFICATION),
 };
 
 static_assert(sizeof(methods) / sizeof(*methods) <= METRICS_METHODS_MAX, "each method has its times");
