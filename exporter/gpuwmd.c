@@ -2,6 +2,7 @@
 
 #include "../service/log.h"
 #include "../base/clock.h"
+#include "../proto/event_kind.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ static void on_event(const struct gpuwm_event *event, void *user_data)
 {
 	struct gpuwmd *gpuwmd = user_data;
 
-	if (strcmp(event->kind, "disconnected") == 0)
+	if (strcmp(event->kind, EVENT_DISCONNECTED) == 0)
 		return;
 	gpuwmd->seq = event->seq;
 	timeline_add(&gpuwmd->timeline, event->kind, event->json);

@@ -2,6 +2,8 @@
 
 #include "snapshot.h"
 
+#include "../proto/event_kind.h"
+
 #include <string.h>
 
 static json_t *ring_array(const struct ring *ring)
@@ -36,7 +38,7 @@ void timeline_begin(struct timeline *timeline)
 void timeline_add(struct timeline *timeline, const char *kind, const char *json)
 {
 	json_t *event = json_loads(json, JSON_ALLOW_NUL, NULL);
-	bool is_job = strcmp(kind, "job") == 0, failed = member_is(event, "state", "failed");
+	bool is_job = strcmp(kind, EVENT_JOB) == 0, failed = member_is(event, "state", "failed");
 	struct ring *ring = &timeline->other_ring;
 
 	/* An event of a job tells how far it is, but for the last one. */
@@ -49,11 +51,11 @@ void timeline_add(struct timeline *timeline, const char *kind, const char *json)
 	if (!member_has(event, "kind"))
 		json_object_set_new(event, "kind", json_string(kind));
 	/* Failures are jobs that failed, and whatever went wrong with a version, a device or a region. */
-	if (strcmp(kind, "swapped") == 0)
+	if (strcmp(kind, EVENT_SWAPPED) == 0)
 		ring = &timeline->swap_ring;
 	else if (member_has(event, "error") || (is_job && failed))
 		ring = &timeline->failure_ring;
-	else if (strcmp(kind, "audit") == 0)
+	else if (strcmp(kind, EVENT_AUDIT) == 0)
 		ring = &timeline->audit_ring;
 	json_decref(ring->items[ring->next]);
 	ring->items[ring->next] = event;

@@ -1,5 +1,7 @@
 #include "source.h"
 
+#include "../proto/event_kind.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +88,8 @@ int source_fd(const struct source *source)
 /* These change where requests go. */
 static void on_event(const struct gpuwm_event *event, void *user_data)
 {
-	static const char *const kinds[] = {"announced",     "swapped",        "lost",
-					    "version_ready", "version_failed", "disconnected"};
+	static const char *const kinds[] = {EVENT_ANNOUNCED,     EVENT_SWAPPED,        EVENT_LOST,
+					    EVENT_VERSION_READY, EVENT_VERSION_FAILED, EVENT_DISCONNECTED};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (strcmp(event->kind, kinds[i]) == 0)

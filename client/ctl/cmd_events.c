@@ -6,6 +6,8 @@
 #include "line.h"
 #include "terminal.h"
 
+#include "../../proto/event_kind.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -76,7 +78,7 @@ static void event_show(const struct gpuwm_event *event, void *user_data)
 	json_t *all;
 
 	printing->seq = event->seq;
-	if (printing->left == 0 || strcmp(event->kind, "disconnected") == 0)
+	if (printing->left == 0 || strcmp(event->kind, EVENT_DISCONNECTED) == 0)
 		return;
 	printing->left--;
 	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);

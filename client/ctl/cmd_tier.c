@@ -9,6 +9,7 @@
 #include "version.h"
 
 #include "../../base/errors.h"
+#include "../../proto/event_kind.h"
 #include "../../proto/names.h"
 #include "../../proto/tier_kind.h"
 
@@ -79,8 +80,9 @@ static int version_look(struct moving *m, json_t **ret_list, const json_t **ret_
 
 static void event_take(const struct gpuwm_event *event, void *user_data)
 {
-	static const char *const kinds[] = {"promoted",      "demoted",          "job",         "lost",
-					    "version_freed", "version_retiring", "disconnected"};
+	static const char *const kinds[] = {EVENT_PROMOTED,    EVENT_DEMOTED,       EVENT_JOB,
+					    EVENT_LOST,        EVENT_VERSION_FREED, EVENT_VERSION_RETIRING,
+					    EVENT_DISCONNECTED};
 	bool *look = user_data;
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)

@@ -8,6 +8,7 @@
 #include "load.h"
 #include "table.h"
 
+#include "../../proto/event_kind.h"
 #include "../../proto/names.h"
 #include "../../base/clock.h"
 
@@ -255,14 +256,14 @@ static int waiting_look(struct waiting *w, enum verdict *ret_verdict)
 static void event_take(const struct gpuwm_event *event, void *user_data)
 {
 	static const char *const kinds[] = {
-		"version_ready",   "version_failed", "version_retiring", "version_freed",
-		"version_removed", "swapped",        "tainted",          "lost"};
+		EVENT_VERSION_READY,   EVENT_VERSION_FAILED, EVENT_VERSION_RETIRING, EVENT_VERSION_FREED,
+		EVENT_VERSION_REMOVED, EVENT_SWAPPED,        EVENT_TAINTED,          EVENT_LOST};
 	struct waiting *w = user_data;
 	json_t *all;
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		w->look = w->look || strcmp(event->kind, kinds[i]) == 0;
-	if (strcmp(event->kind, "job") != 0)
+	if (strcmp(event->kind, EVENT_JOB) != 0)
 		return;
 	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
 	w->look = w->look || job_is_over(all);

@@ -7,6 +7,7 @@
 #include "terminal.h"
 
 #include "../../base/clock.h"
+#include "../../proto/event_kind.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,9 +75,9 @@ static void job_event(const struct gpuwm_event *event, void *user_data)
 	struct job_watch *watch = user_data;
 	json_t *all;
 
-	if (strcmp(event->kind, "lost") == 0)
+	if (strcmp(event->kind, EVENT_LOST) == 0)
 		watch->lost = true;
-	if (strcmp(event->kind, "job") != 0)
+	if (strcmp(event->kind, EVENT_JOB) != 0)
 		return;
 	all = json_loads(event->json, JSON_ALLOW_NUL, NULL);
 	if (answer_number(all, "job") == watch->job) {

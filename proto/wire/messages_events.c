@@ -1,6 +1,8 @@
 /* Messages to subscribers. */
 #include "messages.h"
 
+#include "../event_kind.h"
+
 static const struct record_field event_params_rows[] = {
 	FIELD_U64(struct event_params, seq),
 	FIELD_TEXT(struct event_params, kind, NAME_BYTES_MAX),
@@ -16,7 +18,7 @@ static const struct record_field lost_params_rows[] = {
 };
 static const struct record lost_params = {RECORD(struct lost_params, lost_params_rows)};
 
-const struct message_form form_lost = {.name = "lost", .params = &lost_params};
+const struct message_form form_lost = {.name = EVENT_LOST, .params = &lost_params};
 
 /* ---- about a version ---- */
 
@@ -28,9 +30,9 @@ static const struct record_field version_rows[] = {
 };
 static const struct record version_event = {RECORD(struct version_event, version_rows)};
 
-const struct message_form event_ready = {.name = "version_ready", .params = &version_event};
-const struct message_form event_freed = {.name = "version_freed", .params = &version_event};
-const struct message_form event_removed = {.name = "version_removed", .params = &version_event};
+const struct message_form event_ready = {.name = EVENT_VERSION_READY, .params = &version_event};
+const struct message_form event_freed = {.name = EVENT_VERSION_FREED, .params = &version_event};
+const struct message_form event_removed = {.name = EVENT_VERSION_REMOVED, .params = &version_event};
 
 static const struct record_field failed_rows[] = {
 	VERSION_ROWS(struct version_event),
@@ -38,7 +40,7 @@ static const struct record_field failed_rows[] = {
 };
 static const struct record failed_event = {RECORD(struct version_event, failed_rows)};
 
-const struct message_form event_failed = {.name = "version_failed", .params = &failed_event};
+const struct message_form event_failed = {.name = EVENT_VERSION_FAILED, .params = &failed_event};
 
 static const struct record_field retiring_rows[] = {
 	VERSION_ROWS(struct version_event),
@@ -46,7 +48,7 @@ static const struct record_field retiring_rows[] = {
 };
 static const struct record retiring_event = {RECORD(struct version_event, retiring_rows)};
 
-const struct message_form event_retiring = {.name = "version_retiring", .params = &retiring_event};
+const struct message_form event_retiring = {.name = EVENT_VERSION_RETIRING, .params = &retiring_event};
 
 static const struct record_field tainted_rows[] = {
 	VERSION_ROWS(struct version_event),
@@ -56,7 +58,7 @@ static const struct record_field tainted_rows[] = {
 };
 static const struct record tainted_event = {RECORD(struct version_event, tainted_rows)};
 
-const struct message_form event_tainted = {.name = "tainted", .params = &tainted_event};
+const struct message_form event_tainted = {.name = EVENT_TAINTED, .params = &tainted_event};
 
 static const struct record_field moved_rows[] = {
 	VERSION_ROWS(struct moved_event),
@@ -66,8 +68,8 @@ static const struct record_field moved_rows[] = {
 };
 static const struct record moved_event = {RECORD(struct moved_event, moved_rows)};
 
-const struct message_form event_demoted = {.name = "demoted", .params = &moved_event};
-const struct message_form event_promoted = {.name = "promoted", .params = &moved_event};
+const struct message_form event_demoted = {.name = EVENT_DEMOTED, .params = &moved_event};
+const struct message_form event_promoted = {.name = EVENT_PROMOTED, .params = &moved_event};
 
 static const struct record_field swapped_rows[] = {
 	FIELD_TEXT(struct swapped_event, model, NAME_BYTES_MAX),
@@ -78,7 +80,7 @@ static const struct record_field swapped_rows[] = {
 };
 static const struct record swapped_event = {RECORD(struct swapped_event, swapped_rows)};
 
-const struct message_form event_swapped = {.name = "swapped", .params = &swapped_event};
+const struct message_form event_swapped = {.name = EVENT_SWAPPED, .params = &swapped_event};
 
 static const struct record_field announced_rows[] = {
 	VERSION_ROWS(struct announced_event),
@@ -88,7 +90,7 @@ static const struct record_field announced_rows[] = {
 };
 static const struct record announced_event = {RECORD(struct announced_event, announced_rows)};
 
-const struct message_form event_announced = {.name = "announced", .params = &announced_event};
+const struct message_form event_announced = {.name = EVENT_ANNOUNCED, .params = &announced_event};
 
 static const struct record_field revoked_rows[] = {
 	VERSION_ROWS(struct revoked_event),
@@ -101,7 +103,7 @@ static const struct record_field revoked_rows[] = {
 };
 static const struct record revoked_event = {RECORD(struct revoked_event, revoked_rows)};
 
-const struct message_form event_revoked = {.name = "revoked", .params = &revoked_event};
+const struct message_form event_revoked = {.name = EVENT_REVOKED, .params = &revoked_event};
 
 /* ---- about others ---- */
 
@@ -117,7 +119,7 @@ static const struct record_field job_rows[] = {
 };
 static const struct record job_event = {RECORD(struct job_event, job_rows)};
 
-const struct message_form event_job = {.name = "job", .params = &job_event};
+const struct message_form event_job = {.name = EVENT_JOB, .params = &job_event};
 
 static const struct record_field peer_lost_rows[] = {
 	FIELD_U64(struct peer_lost_event, session),
@@ -127,7 +129,7 @@ static const struct record_field peer_lost_rows[] = {
 };
 static const struct record peer_lost_event = {RECORD(struct peer_lost_event, peer_lost_rows)};
 
-const struct message_form event_peer_lost = {.name = "peer_lost", .params = &peer_lost_event};
+const struct message_form event_peer_lost = {.name = EVENT_PEER_LOST, .params = &peer_lost_event};
 
 static const struct record_field device_lost_rows[] = {
 	FIELD_TEXT(struct device_event, device, DEVICE_BYTES_MAX),
@@ -135,14 +137,14 @@ static const struct record_field device_lost_rows[] = {
 };
 static const struct record device_lost_event = {RECORD(struct device_event, device_lost_rows)};
 
-const struct message_form event_device_lost = {.name = "device_lost", .params = &device_lost_event};
+const struct message_form event_device_lost = {.name = EVENT_DEVICE_LOST, .params = &device_lost_event};
 
 static const struct record_field device_back_rows[] = {
 	FIELD_TEXT(struct device_event, device, DEVICE_BYTES_MAX),
 };
 static const struct record device_back_event = {RECORD(struct device_event, device_back_rows)};
 
-const struct message_form event_device_back = {.name = "device_back", .params = &device_back_event};
+const struct message_form event_device_back = {.name = EVENT_DEVICE_BACK, .params = &device_back_event};
 
 /* ---- regions ---- */
 
@@ -155,7 +157,7 @@ static const struct record_field region_made_rows[] = {
 };
 static const struct record region_made_event = {RECORD(struct region_event, region_made_rows)};
 
-const struct message_form event_region_made = {.name = "region_made", .params = &region_made_event};
+const struct message_form event_region_made = {.name = EVENT_REGION_MADE, .params = &region_made_event};
 
 static const struct record_field region_ended_rows[] = {
 	FIELD_ID(struct region_event, region),
@@ -164,7 +166,7 @@ static const struct record_field region_ended_rows[] = {
 };
 static const struct record region_ended_event = {RECORD(struct region_event, region_ended_rows)};
 
-const struct message_form event_region_ended = {.name = "region_ended", .params = &region_ended_event};
+const struct message_form event_region_ended = {.name = EVENT_REGION_ENDED, .params = &region_ended_event};
 
 static const struct record_field region_user_lost_rows[] = {
 	FIELD_ID(struct region_event, region), FIELD_TEXT_MAYBE(struct region_event, name, NAME_BYTES_MAX),
@@ -173,10 +175,10 @@ static const struct record_field region_user_lost_rows[] = {
 };
 static const struct record region_user_lost_event = {RECORD(struct region_event, region_user_lost_rows)};
 
-const struct message_form event_region_user_lost = {.name = "region_user_lost",
+const struct message_form event_region_user_lost = {.name = EVENT_REGION_USER_LOST,
 						    .params = &region_user_lost_event};
 
-const struct message_form event_draining = {.name = "draining", .params = &record_nothing};
+const struct message_form event_draining = {.name = EVENT_DRAINING, .params = &record_nothing};
 
 static const struct record_field audit_rows[] = {
 	FIELD_U64(struct audit_event, uid),
@@ -192,7 +194,7 @@ static const struct record_field audit_rows[] = {
 };
 static const struct record audit_event = {RECORD(struct audit_event, audit_rows)};
 
-const struct message_form event_audit = {.name = "audit", .params = &audit_event};
+const struct message_form event_audit = {.name = EVENT_AUDIT, .params = &audit_event};
 
 /* ---- all ---- */
 

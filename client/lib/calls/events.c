@@ -1,6 +1,7 @@
 /* A subscription on a connection of its own. */
 #include "../request/client.h"
 #include "../../../base/clock.h"
+#include "../../../proto/event_kind.h"
 #include "../connection/dial.h"
 
 #include "../json.h"
@@ -263,7 +264,7 @@ int gpuwm_events_dispatch(struct gpuwm_events *events, int64_t wait_ms, gpuwm_ev
 		return count;
 	if (!events->ended) {
 		events->ended = true;
-		end = (struct pending){.seq = events->seq, .kind = "disconnected", .json = "{}"};
+		end = (struct pending){.seq = events->seq, .kind = EVENT_DISCONNECTED, .json = "{}"};
 		event_tell(events, &end, fn, user_data);
 	}
 	error_set(&error, -ECONNRESET, "connect again, with the last seq", "the subscription has ended");
