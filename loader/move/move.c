@@ -8,6 +8,7 @@
 #include "../../base/bytes.h"
 #include "../../proto/wire/messages.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -122,31 +123,19 @@ static int check_new(struct move *move)
 
 /* ---- the order ------------------------------------------------------------ */
 
-/* Between tiers with memory. */
-static const struct {
-	enum tier from, to;
-	int (*run)(struct move *move);
-} ways[] = {
-	{ON_DEVICE, ON_HOST, move_back},
-	{ON_HOST, ON_DEVICE, move_forth},
-};
-
-/* Brings the bytes to the tier where they are to lie. For files, proves that they lie there already. */
-static int move_bytes(struct move *move)
+/* The files, or the nodes that the version came from. */
+static int move_from_source(struct move *move)
 {
-	const enum tier from = move->from, to = move->to;
-
-	if (!tier_has_memory(to))
-		return move_prove(move);
-	if (!tier_has_memory(from))
-		return move->params->again ? move_from_peer(move) : move_from_files(move);
-	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-		if (ways[i].from == from && ways[i].to == to)
-			return ways[i].run(move);
-	}
-	return error_set(move->error, -EINVAL, "use gpuwm-loader and gpuwmd of one release",
-			 "this loader has no way from the tier %s to %s", tier_name(from), tier_name(to));
+	return move->params->again ? move_from_peer(move) : move_from_files(move);
 }
+
+/* What brings the bytes from a tier to another one. For files, move_prove proves that they lie there already. */
+static int (*const ways[TIERS][TIERS])(struct move *move) = {
+	[ON_DEVICE] = {[ON_HOST] = move_back, [ON_FILES] = move_prove},
+	[ON_HOST] = {[ON_DEVICE] = move_forth, [ON_FILES] = move_prove},
+	[ON_FILES] = {[ON_DEVICE] = move_from_source, [ON_HOST] = move_from_source},
+};
+static_assert(TIERS == 3, "the table has a way between any two tiers");
 
 static void move_note_copied(const struct move *move)
 {
@@ -175,7 +164,7 @@ static int move_part(struct move *move)
 				 "%s@%s lies in host memory: that is its device", params->model, params->tag);
 	r = open_index(move);
 	if (r == 0)
-		r = move_bytes(move);
+		r = ways[move->from][move->to](move);
 	move->lanes = lanes_close(move->lanes);
 	if (r < 0)
 		return r;
