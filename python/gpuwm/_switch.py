@@ -85,7 +85,7 @@ def switch(
     handle.follows = ref
     _count_as_write(handle)
     _refresh(mapping, copies)
-    _refresh_extra_states(mapping)
+    _refresh_extra_states(mapping, before)
     return _switched(before, mapping.version)
 
 
@@ -142,7 +142,7 @@ def exchange(
         others.forget()
     _count_as_write(handle, others)
     _refresh(mapping, copies)
-    _refresh_extra_states(mapping)
+    _refresh_extra_states(mapping, before)
     return _switched(before, mapping.version)
 
 
@@ -222,11 +222,11 @@ def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
     return copies
 
 
-def _refresh_extra_states(mapping: Tensors) -> None:
+def _refresh_extra_states(mapping: Tensors, before: Version) -> None:
     if _was_bound():
         from ._torch import extra_state
 
-        extra_state.refresh(mapping)
+        extra_state.refresh(mapping, before)
 
 
 def _not_refreshable(tensor: torch.Tensor, source: torch.Tensor) -> str | None:

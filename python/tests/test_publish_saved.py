@@ -232,6 +232,32 @@ def test_a_model_without_the_module_is_told(ref: str) -> None:
     assert result.unexpected == ("0._extra_state",)
 
 
+def without_states(model: nn.Module) -> dict[str, Any]:
+    return {name: each for name, each in model.state_dict().items() if "inner" in name}
+
+
+def test_an_extra_state_that_the_version_lacks_is_named(ref: str) -> None:
+    """A checkpoint without them, which torch's load_state_dict refuses, and which a trainer resumed
+    from with the states of a fresh module (NVIDIA-NeMo/Automodel#3814)."""
+    gpuwm.publish(without_states(Recipe(1, b"x")), ref, bind=False)
+    mapping, recipe = gpuwm.attach(ref), Recipe(2, b"fresh")
+    with pytest.raises(gpuwm.BindError, match=r"missing: the version has no _extra_state"):
+        mapping.bind(recipe)
+    assert mapping.bind(recipe, strict=False).missing == ("_extra_state",)
+    assert recipe.state == b"fresh"
+
+
+def test_a_switch_warns_of_extra_states_that_stay(ref: str) -> None:
+    one, two, model = (nn.ModuleDict({"a": Recipe(seed, b"1")}) for seed in (1, 2, 3))
+    gpuwm.publish(one, ref, bind=False)
+    second = ref.replace("v1", "v2")
+    gpuwm.publish(without_states(two), second, bind=False)
+    mapping = gpuwm.attach(ref)
+    mapping.bind(model)
+    with pytest.warns(RuntimeWarning, match=r"has no a\._extra_state: .*keeps that of .*v1"):
+        mapping.switch(second)
+
+
 def test_names_are_for_extra_states_too(ref: str) -> None:
     gpuwm.publish(nn.ModuleDict({"a": Recipe(1, b"x")}), ref, bind=False)
     recipe = Recipe(2, b"y")
@@ -240,7 +266,7 @@ def test_names_are_for_extra_states_too(ref: str) -> None:
         f"a.{key}": f"b.{key}" for key in ("inner.weight", "inner.bias", "_extra_state")
     }
     mapping = gpuwm.attach(ref)
-    bind(mapping, model, names={**names, "a._extra_state": None})
+    bind(mapping, model, strict=False, names={**names, "a._extra_state": None})
     assert recipe.state == b"y"
     bind(mapping, model, names=names)
     assert recipe.state == b"x"

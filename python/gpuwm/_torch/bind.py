@@ -50,7 +50,8 @@ class BindResult:
 
     - shared: they are in the version's memory, read-only.
     - private: they have a copy of their own.
-    - missing: the version has no such tensor, and they are unchanged (only with strict=False).
+    - missing: the version has no such tensor or extra state, and they are unchanged (only with
+      strict=False).
     - unexpected: tensors of the version that the model does not use (only with strict=False).
     - tied: names of one parameter or buffer of the model.
     - views: buffers, attributes and items of the model that were views of memory that was bound.
@@ -308,6 +309,7 @@ class _Plan:
             if (ours := called.get(name, name)) is not None:
                 states[ours] = state
         self.unexpected = [name for name in self.unexpected if name not in states]
+        self.missing += extra_state.missing(states, self._modules)
         for name, step in extra_state.given(states, self._modules):
             if step is None:
                 self.unexpected.append(name)

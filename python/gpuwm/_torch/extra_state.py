@@ -4,8 +4,9 @@ by `set_extra_state`, as `load_state_dict` does."""
 from __future__ import annotations
 
 import json
+import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -16,6 +17,7 @@ from . import registry, tensors
 
 if TYPE_CHECKING:
     from .._publish.parts import Gathered
+    from .._version import Version
 
 FILE = "gpuwm.extra_state.json"
 SCHEMA = 1
@@ -123,6 +125,12 @@ def given(
         yield name, Given(name, takers[name], state) if name in takers else None
 
 
+def missing(states: Container[str], modules: Sequence[tuple[str, nn.Module]]) -> list[str]:
+    """The names of extra states that modules would take, and that there are none of."""
+    names = {prefix + SUFFIX: module for prefix, module in modules if takes(module)}
+    return [name for name in names if name not in states]
+
+
 # The version's name of the extra state that a module was given, and the handle of the version.
 _given: weakref.WeakKeyDictionary[nn.Module, tuple[weakref.ref[Any], str]] = (
     weakref.WeakKeyDictionary()
@@ -134,9 +142,9 @@ def remember(mapping: Tensors, step: Given, source: str) -> None:
     _given[step.module] = weakref.ref(registry.handle_of(mapping)), source
 
 
-def refresh(mapping: Tensors) -> None:
+def refresh(mapping: Tensors, before: Version) -> None:
     """Gives the modules that were bound to the mapping the extra states of its version, which is
-    another one now. Modules for which it has none keep theirs."""
+    another one now. Modules for which it has none keep theirs, and a warning names them."""
     handle = registry.handle_of(mapping)
     modules = [(module, name) for module, (of, name) in _given.items() if of() is handle]
     states = read(mapping) if modules else {}
@@ -145,6 +153,13 @@ def refresh(mapping: Tensors) -> None:
             module.set_extra_state(states[name])
         elif name in mapping:
             module.set_extra_state(tensors.clone(mapping.torch(name)))
+        else:
+            warnings.warn(
+                f"{mapping.version} has no {name}: the {type(module).__name__} keeps that of "
+                f"{before}, and computes with both",
+                RuntimeWarning,
+                stacklevel=5,  # the line that calls switch or exchange
+            )
 
 
 def takes(module: nn.Module) -> bool:
