@@ -11,6 +11,7 @@ Config and tokenizer come from the version's own files: no model folder, no netw
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import pathlib
@@ -29,6 +30,7 @@ from ._shown.progress import Hook
 try:
     import torch
 
+    from . import _quantised
     from ._torch import bind, conversion, fit
     from ._torch.build import made_empty
 except ModuleNotFoundError as _absent:
@@ -42,12 +44,15 @@ _HOW = (
     "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
     '  gpuwm.publish(model, "name@tag", files=gpuwm.transformers.files(model))'
 )
-_FROM_FILES = (
-    "\nhave transformers load the version's files in each process, with memory of its own:\n"
+_AS_IMAGE = (
+    "\nhave one process load the version's files with transformers and publish the model as it is "
+    "then:\n"
     "  gpuwm.attach(ref).save(folder)\n"
     "  model = AutoModelForCausalLM.from_pretrained(folder)\n"
-    "If model.is_quantized is False then, its weights are plain: one process can publish the model "
-    "with files=gpuwm.transformers.files(model), and all others bind it in place"
+    '  gpuwm.image.publish(model, "name@tag", files=gpuwm.transformers.files(model), '
+    'share_buffers=True, ignored=["_weight_conversions"])\n'
+    "All others share its memory:\n"
+    '  model = gpuwm.transformers.from_pretrained("name@tag")'
 )
 _LINES_SHOWN = 20  # how many lines or names a message has; BindError.problems has all
 
@@ -101,8 +106,12 @@ def from_pretrained(
     would make of others (experts in one tensor, split projections), or convert to another dtype,
     can't be shared: BindError names each of them and says what to do.
 
+    If the version is a module image, as gpuwm.image.publish makes one of a quantised model, the
+    model is made equal to the published one: transformers makes its modules, and the image has the
+    rest. strict means nothing then.
+
     Raises Unsupported for a quantised checkpoint and for a model with code of its own, NotFound if
-    the version has no config.json, and all errors of attach and bind.
+    the version has no config.json, and all errors of attach, bind and gpuwm.image.install.
     """
     library = _library()
     _check_class(model_class)
@@ -120,12 +129,17 @@ def from_pretrained(
             client=client,
         )
     found = _config(library, mapping, config)
-    model = made_empty(
-        lambda: _build(library, model_class, found, _dtype(mapping, found, dtype)),
-        lambda made: fit.lost(made, made.state_dict()),
-        stacklevel=2,
-    )
-    _bind(mapping, model, strict, share_buffers=share_buffers, private=private, guard=guard)
+    make = functools.partial(_build, library, model_class, found, _dtype(mapping, found, dtype))
+    if _quantised.is_image(mapping):
+        if share_buffers:
+            raise errors.Invalid(
+                f"{mapping.version} is a module image, whose buffers are private",
+                "publish it with gpuwm.image.publish(…, share_buffers=True)",
+            )
+        model = _quantised.model_of(mapping, found, make, private=private, guard=guard)
+    else:
+        model = made_empty(make, lambda made: fit.lost(made, made.state_dict()), stacklevel=2)
+        _bind(mapping, model, strict, share_buffers=share_buffers, private=private, guard=guard)
     if model.can_generate():
         model.generation_config = _generation_config(library, mapping)
     return model.eval()
@@ -227,22 +241,14 @@ def _config(library: Any, mapping: Mapping, changed: dict[str, Any]) -> Any:
             "build the model yourself: gpuwm.build(ref, lambda: Model(config))",
         )
     config = library.CONFIG_MAPPING[kind].from_dict(text | changed)
-    if (method := _quantisation(config)) is not None:
+    method = _quantised.method_of(config)
+    if method is not None and not _quantised.is_image(mapping):
         raise errors.Unsupported(
             f"{mapping.version} is quantised ({method}): transformers makes modules and tensors of "
             "its own of it as it loads",
-            _FROM_FILES,
+            _AS_IMAGE,
         )
     return config
-
-
-def _quantisation(config: Any) -> str | None:
-    for each in (config, config.get_text_config(decoder=True)):
-        found = getattr(each, "quantization_config", None)
-        if found is not None:
-            method = found.get("quant_method") if isinstance(found, dict) else found.quant_method
-            return str(getattr(method, "value", method))
-    return None
 
 
 def _dtype(mapping: Mapping, config: Any, dtype: torch.dtype | str) -> torch.dtype:

@@ -14,7 +14,7 @@ import re
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -246,7 +246,8 @@ def test_one_object_in_a_set_and_elsewhere_is_one() -> None:
     installed(make(2), fresh)
     assert fresh.some == {fresh.one, fresh.two}
     assert (fresh.one.value, fresh.two.value) == (2, 3)
-    for each in (fresh, gpuwm.image.module(published(make(2)))):
+    made: Any = gpuwm.image.module(published(make(2)))
+    for each in (fresh, made):
         assert each.array is each.again[0]
     assert lacking.array is None
 
@@ -275,6 +276,11 @@ def test_a_refused_install_changes_no_container() -> None:
 # ---- refusals ----------------------------------------------------------------------------------
 
 
+class Two(NamedTuple):
+    a: int
+    b: int
+
+
 class Number(int):
     """Its value is not among its attributes."""
 
@@ -292,8 +298,7 @@ class Hashed:
         return isinstance(other, Hashed) and self.value == other.value
 
 
-class Mask(np.ndarray):
-    pass
+Mask: Any = type("Mask", (np.ndarray,), {})
 
 
 KEPT = numbers(1)
@@ -335,7 +340,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an attribute of an object": (lambda: Entry(Number(1)), r"held.value: a Number"),
     "what is in a named tuple": (
-        lambda: collections.namedtuple("Two", "a b")(1, Number(2)),
+        lambda: Two(1, Number(2)),
         r"held\[1\]: a Number",
     ),
 }
@@ -371,7 +376,7 @@ def test_a_class_is_left_out_by_name() -> None:
 @pytest.mark.filterwarnings("ignore:.*deprecated")
 def test_packed_weights_of_torch_are_refused() -> None:
     """torch.ao keeps the weights of its quantised layers in an object of C++."""
-    layer = torch.ao.nn.quantized.Linear(2, 2)
+    layer: Any = torch.ao.nn.quantized.Linear(2, 2)  # type: ignore[no-untyped-call]
     with pytest.raises(gpuwm.Unsupported, match=r"_packed_params: a ScriptObject"):
         gpuwm.image.publish(nn.Sequential(layer, nn.Linear(1, 1)), "packed@v1")
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import packed_linear
 import pytest
 import safetensors.torch
 import torch
 from conftest import Daemon, on_host
 
 import gpuwm
+import gpuwm.image
 import gpuwm.transformers
 
 transformers: Any = importlib.import_module("transformers")  # half of it has no types
@@ -41,18 +44,15 @@ CONFIG = {
     "max_position_embeddings": 64,
 }
 IDS = [[5, 3, 9, 60, 2, 7]]
-# The remedies of the refusal, and what the model answers then.
+# What a model answers that another process has published, and what of it is not shared.
 ANSWER = f"""
-import sys, torch, transformers
-import gpuwm, gpuwm.transformers
-how, ref, folder, answer = sys.argv[1:]
-if how == "from files":
-    gpuwm.attach(ref).save(folder)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-else:
-    model = gpuwm.transformers.from_pretrained(ref)
+import sys, torch, gpuwm.transformers, packed_linear
+ref, answer = sys.argv[1:]
+model = gpuwm.transformers.from_pretrained(ref)
+found = gpuwm.mapping_of(model).check(model)
+own = [name for name in (*found.private, *found.lost) if "rotary" not in name]
 with torch.no_grad():
-    torch.save(model(torch.tensor({IDS})).logits, answer)
+    torch.save((model(torch.tensor({IDS})).logits, own), answer)
 """
 
 
@@ -156,6 +156,8 @@ METHODS = {
         "compressed-tensors", "compressed_tensors", by_hand(COMPRESSED, fp8_in_rows)
     ),
     "fp8 in blocks": Method("fp8", None, by_hand(FP8, fp8_in_blocks)),
+    # As GPTQ and AWQ, whose own packages need a GPU to be built.
+    "packed integers": Method("packed", None, by_hand(packed_linear.CONFIG, packed_linear.pack)),
 }
 
 
@@ -178,40 +180,87 @@ def quantised(daemon: Daemon, kind: str) -> tuple[str, pathlib.Path]:
     return f"{name}@v1", folder
 
 
-def answer_of(how: str, ref: str, tmp_path: pathlib.Path) -> torch.Tensor:
-    """What the model answers in another process."""
+def answer_of(ref: str, tmp_path: pathlib.Path) -> tuple[torch.Tensor, list[str]]:
+    """What the model answers in another process, and the names of its parameters that are not
+    shared there."""
     out = tmp_path / "answer.pt"
-    words = [how, ref, str(tmp_path / "saved"), str(out)]
-    subprocess.run([sys.executable, "-c", ANSWER, *words], check=True, timeout=CHILD_S)
-    found: torch.Tensor = torch.load(out)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", ANSWER, ref, str(out)]
+    subprocess.run(words, check=True, timeout=CHILD_S, env=environment)
+    found: tuple[torch.Tensor, list[str]] = torch.load(out)
     return found
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_a_quantised_checkpoint_is_refused_and_computes_the_same_from_its_files(
+def test_the_remedy_of_a_refusal_shares_the_memory(
     daemon: Daemon, tmp_path: pathlib.Path, kind: str
 ) -> None:
-    ref, folder = quantised(daemon, kind)
-    says = rf"(?s)quantised \({METHODS[kind].name}\).*save\(folder\).*from_pretrained\(folder\)"
-    with pytest.raises(gpuwm.Unsupported, match=says):
+    """The lines that the error prints are run as they stand: one process loads and publishes, and
+    another one answers the same, in every bit."""
+    ref, original = quantised(daemon, kind)
+    with pytest.raises(gpuwm.Unsupported, match=rf"quantised \({METHODS[kind].name}\)") as error:
         gpuwm.transformers.from_pretrained(ref)
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    lines = [line.strip() for line in str(error.value).split("\n") if line.startswith("  ")]
+    assert len(lines) == 4
+    known: dict[str, Any] = {
+        "gpuwm": gpuwm,
+        "AutoModelForCausalLM": AutoModelForCausalLM,
+        "ref": ref,
+        "folder": str(tmp_path / "saved"),
+    }
+    name = ref.replace("@v1", "@image")
+    for line in lines[:3]:
+        exec(line.replace("name@tag", name), known)
+    assert lines[3] == 'model = gpuwm.transformers.from_pretrained("name@tag")'
+    model = AutoModelForCausalLM.from_pretrained(original)
     with torch.no_grad():
         expected = model(torch.tensor(IDS)).logits
-    assert torch.equal(answer_of("from files", ref, tmp_path), expected)
+    found, own = answer_of(name, tmp_path)
+    assert torch.equal(found, expected)
+    assert own == []
 
 
+def test_shared_buffers_of_an_image_are_refused(daemon: Daemon) -> None:
+    model = plain_model()
+    gpuwm.image.publish(model, "plain@image", files=gpuwm.transformers.files(model))
+    with pytest.raises(gpuwm.Invalid, match="whose buffers are private"):
+        gpuwm.transformers.from_pretrained("plain@image", share_buffers=True)
+    found = gpuwm.transformers.from_pretrained("plain@image")
+    assert gpuwm.image.differences(model.eval(), found) == []
+
+
+def test_a_method_that_transformers_lacks_here_is_named(daemon: Daemon) -> None:
+    model = plain_model()
+    model.config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    gpuwm.image.publish(model, "lacking@image", files=gpuwm.transformers.files(model))
+    with pytest.raises(gpuwm.Unsupported, match=r"quantised \(gptq\), and transformers can't make"):
+        gpuwm.transformers.from_pretrained("lacking@image")
+
+
+MADE_PLAIN: dict[str, Callable[[], Any]] = {
+    "fp8 in blocks": lambda: None,  # transformers does so by itself where it finds no GPU
+    "compressed-tensors, fp8": lambda: transformers.CompressedTensorsConfig(dequantize=True),
+}
+
+
+@pytest.mark.parametrize("kind", MADE_PLAIN)
 def test_what_transformers_made_plain_is_published_and_bound(
-    daemon: Daemon, tmp_path: pathlib.Path
+    daemon: Daemon, tmp_path: pathlib.Path, kind: str
 ) -> None:
-    """Without a GPU, transformers computes plain weights of fp8 ones."""
-    folder = daemon.models / "made-plain"
-    METHODS["fp8 in blocks"].save(plain_model(), folder)
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    package = METHODS[kind].package
+    if package is not None:
+        pytest.importorskip(package)
+    folder = tmp_path / "made-plain"
+    METHODS[kind].save(plain_model(), folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, quantization_config=MADE_PLAIN[kind]())
+    assert not model.is_quantized
     with torch.no_grad():
         expected = model(torch.tensor(IDS)).logits
-    gpuwm.publish(model, "made-plain@loaded", files=gpuwm.transformers.files(model))
-    assert torch.equal(answer_of("in place", "made-plain@loaded", tmp_path), expected)
+    name = f"made-plain@{list(MADE_PLAIN).index(kind)}"
+    gpuwm.publish(model, name, files=gpuwm.transformers.files(model))
+    found, own = answer_of(name, tmp_path)
+    assert torch.equal(found, expected)
+    assert own == []
 
 
 @pytest.mark.parametrize("method", sorted(quantizers.AUTO_QUANTIZATION_CONFIG_MAPPING))

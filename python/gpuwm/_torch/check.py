@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from torch.utils import _python_dispatch
 
 from .._shown import texts
 from . import registry, tensors
@@ -50,6 +51,9 @@ def check(mapping: Mapping, model: nn.Module) -> CheckResult:
         own = bound.private if bound else place.is_buffer
         if place.tensor.is_meta:
             kind = "unbound"
+        elif _python_dispatch.is_traceable_wrapper_subclass(place.tensor):
+            shared = all(lies_in_version(part, mapping, ()) for part in _parts(place.tensor))
+            kind = "shared" if shared else "private"
         elif lies_in_any(place.tensor, sources, names) or lies_in_version(
             place.tensor, mapping, names
         ):
@@ -58,6 +62,15 @@ def check(mapping: Mapping, model: nn.Module) -> CheckResult:
             kind = "private" if own or not names else "lost"
         found[kind] += place.names
     return CheckResult(**{kind: tuple(names) for kind, names in found.items()})
+
+
+def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors of which a subclass that flattens is made."""
+    if not _python_dispatch.is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from _parts(getattr(tensor, name))
 
 
 def lies_in_any(

@@ -34,6 +34,7 @@ def publish(
     name: str,
     *,
     private: Globs = (),
+    share_buffers: bool | Globs = False,
     written: Globs = (),
     guard: bool = True,
     opaque: Sequence[str] = (),
@@ -57,14 +58,18 @@ def publish(
     A subclass of tensors that flattens (`__tensor_flatten__`) is stored by its parts and its
     context. Not recorded are hooks, globals of functions, and what objects of the classes `opaque`
     hold. Of these only the class, or the function's name, is recorded, so that `install` can
-    compare it. All else that has something in it is refused, unless `ignored` names it. An object that hangs on a tensor (`weight.quant_state`) is recorded if it is
-    made of tensors and plain values, and refused otherwise, unless `ignored` names it.
+    compare it. All else that has something in it is refused, unless `ignored` names it. An object
+    that hangs on a tensor (`weight.quant_state`) is recorded if it is made of tensors and plain
+    values, and refused otherwise, unless `ignored` names it.
 
     - opaque: globs of "module.Class", besides `kinds.OPAQUE`; a class counts too if it derives from
       one that matches.
     - ignored: globs of paths of attributes that are neither recorded nor compared. `install` leaves
       them as the fresh module has them. They can't be parameters, buffers or modules.
     - private: globs of names that stay this process's own.
+    - share_buffers: share buffers, too, here and in every process that installs the image: True, or
+      globs of names. It is for models that only run, such as quantised ones whose weights are
+      buffers.
     - written: globs of paths of tensors that the module or its kernels write into, such as
       workspaces. They are private here, and in every process that installs the image. A glob is
       compared with each path to a tensor ("layers.0.workspace", "buffers[0]"), and may match none.
@@ -91,6 +96,7 @@ def publish(
         raise errors.Invalid(f"files= has {record.FILE}", "that is the name of the image's record")
     with own_calls():
         graph = Graph(model, lib.names(opaque, "opaque"), lib.names(ignored, "ignored"))
+        graph.mark_read(_read_only(model, share_buffers))
         graph.mark_written(lib.names(written, "written"))
         storages = Storages(graph.leaves)
         taken = _Taken(graph, storages, private)
@@ -103,6 +109,14 @@ def publish(
         mapping = publish_tensors(taken, name, **options)
         _leave(mapping, model, taken, guard)
     return mapping
+
+
+def _read_only(model: nn.Module, share_buffers: bool | Globs) -> set[str]:
+    """All names of the buffers that `share_buffers` means."""
+    buffers = [place for place in places(modules_of(model)) if place.is_buffer]
+    every: Globs = ("*" if buffers else ()) if share_buffers is True else share_buffers or ()
+    found = chosen({name for place in buffers for name in place.names}, every, "share_buffers")
+    return {n for place in buffers if not found.isdisjoint(place.names) for n in place.names}
 
 
 _MAKE_THERE = """

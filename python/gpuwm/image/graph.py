@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -97,6 +97,11 @@ class Graph:
     def is_in_tree(self, module: nn.Module) -> bool:
         return self._node_of.get(id(module), self.modules) < self.modules
 
+    def mark_read(self, names: Collection[str]) -> None:
+        """Marks buffers as those that nobody writes into. names: of buffers."""
+        for leaf in self.leaves:
+            leaf.is_written &= leaf.names[0] not in names
+
     def mark_written(self, globs: Sequence[str]) -> None:
         """Marks the tensors of which a glob matches any path, not only the first one: an engine's
         modules pass such tensors on to each other."""
@@ -167,7 +172,8 @@ class Graph:
             return all(self._is_key(part) for part in value)
         if kind is None:
             return is_said(value, self.opaque)
-        return type(value).__hash__ is object.__hash__ or kind in ("function", "module", "method")
+        hashes: Any = type(value).__hash__
+        return hashes is object.__hash__ or kind in ("function", "module", "method")
 
     def _leaf(self, name: str, tensor: torch.Tensor) -> int:
         found = self._leaf_of.get(id(tensor))

@@ -93,7 +93,7 @@ class Keys:
             free = found is None and id(key) not in self._plan.claimed
             return found is key or (free and isinstance(key, torch.Tensor))
         if "other" in held:
-            return said_of(key) == held["other"]
+            return bool(said_of(key) == held["other"])
         position = held["node"]
         if position < self._plan.record.modules:
             return self._plan.tree.modules.get(self._plan.record.nodes[position].name) is key
