@@ -210,6 +210,8 @@ def _tried(
     for inputs in library.inputs(part):
         given: Inputs | None = inputs
         for _ in range(MOST_MENDS):
+            if given is None:
+                break
             before = set(called)
             try:
                 returned = _outputs(part, given)
@@ -218,8 +220,6 @@ def _tried(
                 called.clear()
                 called.update(before)
                 given = mending.mended(given, error)
-                if given is None:
-                    break
                 continue
             if returned:
                 yield Run(path, given, returned)

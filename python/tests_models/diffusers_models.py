@@ -28,6 +28,7 @@ LEAST_SIDE = 8
 FRAMES = 5  # of a video: one, and a multiple of the four that models compress into one
 TOKENS = 16
 WIDTH, POOLED = 24, 20  # of texts; an error says which of them a module takes in another width
+OWN_WIDTH = 32  # for arguments without a default
 MOST_INPUTS = 24
 
 
@@ -92,7 +93,8 @@ def _given(kind: Any, rule: shrink.Rule) -> Any:
     parameters = inspect.signature(kind.__init__).parameters
     defaults = {n: each.default for n, each in parameters.items() if n != "self"}
     given = {n: value for n, value in defaults.items() if value is not inspect.Parameter.empty}
-    return shrink.smaller(given, rule)
+    widths = {n: OWN_WIDTH for n in defaults.keys() - given.keys() if shrink.kind_of(n) == "width"}
+    return {**shrink.smaller(given, rule), **widths}
 
 
 def parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

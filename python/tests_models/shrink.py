@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 # The parts of a name that say what a number counts. The first that matches decides.
 KINDS = (
@@ -24,6 +24,7 @@ KINDS = (
     ),
     ("heads", re.compile(r"heads(_per_(stage|layer))?$|^n_head$")),
     ("image", re.compile(r"(image|img|train|sample)_size$|feat(ure)?_sizes$|_image_sizes?$")),
+    ("frames", re.compile(r"^num_frames$|^frames_per_clip$")),
     (
         "routing",
         re.compile(r"experts?_per_tok|^(moe_)?top_?k|moe_k$|topk_group|n_group$|expert_group$"),
@@ -53,8 +54,10 @@ TOP_LAYERS = 2
 TOP_EXPERTS = 8
 TOP_ROUTING = 2  # experts of a token, groups of experts
 TOP_IMAGE = 256
+TOP_FRAMES = 8  # of a video
 TOP_GROUPS = 32  # more of them are as many as there are channels
 LENGTH = 8  # of a series
+ROPE_THETA = 10000.0  # the base of most rotary embeddings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +91,8 @@ DIVISORS = (16, 8, 32, 4, 64, 2, 1)
 def _departures(rule: Rule) -> int:
     """How far the rule is from the first one."""
     flags = ("least", "heads", "layers", "vocabulary", "images", "filled")
-    others = sum(getattr(rule, flag) != getattr(FIRST, flag) for flag in flags)
-    return others + (DIVISORS.index(rule.divide) + 1) // 2
+    others = [flag for flag in flags if getattr(rule, flag) != getattr(FIRST, flag)]
+    return len(others) + (DIVISORS.index(rule.divide) + 1) // 2
 
 
 RULES = sorted(
@@ -161,33 +164,38 @@ def _layers(fields: dict[str, Any], rule: Rule) -> dict[int, int]:
 
 
 def _fill(fields: dict[str, Any]) -> None:
-    """Sets what has no value by what has one."""
-    heads = fields.get("num_attention_heads")
-    width = fields.get("hidden_size")
+    """Sets what has no value by what has one, and what models read in configurations without it."""
+    values: dict[str, Any] = {"dropout_rate": 0.0, "rope_theta": ROPE_THETA}
+    values.update((name, {}) for name, each in fields.items() if name.endswith("_map") and not each)
+    if "backbone" in fields and fields.get("backbone_config") is None:
+        values["backbone"] = "test_resnet"  # of timm
+    heads, width = fields.get("num_attention_heads"), fields.get("hidden_size")
+    if _is_number(heads) and _is_number(width):
+        values |= {
+            "head_dim": width // heads,
+            "num_key_value_heads": heads,
+            "vocab_size": TOP_VOCABULARY,
+            "intermediate_size": width,
+            "moe_intermediate_size": width,
+        }
     layers = fields.get("num_hidden_layers")
-    if not all(map(_is_number, (heads, width))):
-        return
-    values: dict[str, Any] = {
-        "head_dim": width // heads,
-        "num_key_value_heads": heads,
-        "vocab_size": TOP_VOCABULARY,
-        "intermediate_size": width,
-        "moe_intermediate_size": width,
-        "vocabulary_map": {},
-    }
     if _is_number(layers):
         values["layer_types"] = ["full_attention"] * layers
         values["mlp_layer_types"] = ["dense", *["sparse"] * (layers - 1)]
     for name, value in values.items():
-        if name in fields and fields[name] is None:
+        if fields.get(name) is None:
             fields[name] = value
+    parameters = fields.get("rope_parameters")
+    if isinstance(parameters, dict):  # some models have them for each kind of layer
+        for kind in fields.get("layer_types") or []:
+            parameters.setdefault(kind, {"rope_type": "default", "rope_theta": ROPE_THETA})
 
 
 def _fit_sections(fields: dict[str, Any]) -> None:
     """The sections of a rotary embedding add up to half of what a head rotates."""
     heads, width = fields.get("num_attention_heads"), fields.get("hidden_size")
     parameters = fields.get("rope_parameters")
-    if not all(map(_is_number, (heads, width))) or not isinstance(parameters, dict):
+    if not _is_number(heads) or not _is_number(width) or not isinstance(parameters, dict):
         return
     of_head = fields.get("head_dim") or width // heads
     half = int(of_head * parameters.get("partial_rotary_factor", 1.0)) // 2
@@ -274,6 +282,8 @@ def _number(name: str, value: int, rule: Rule, layers: dict[int, int]) -> int:
         return _capped(value, TOP_POSITIONS)
     if kind == "image" and rule.images:
         return _halved(value, TOP_IMAGE)
+    if kind == "frames" and rule.images:
+        return _capped(value, TOP_FRAMES)
     if kind == "routing":
         return _capped(value, TOP_ROUTING)
     if kind == "experts":
@@ -308,5 +318,5 @@ def _is_block(value: Any) -> bool:
     return isinstance(value, dict) and "block_type" in value
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -30,8 +30,8 @@ models that its constructor takes.
    error of torch asks for. If the model itself did not run with any of them, the models inside of it were run: they stand in
    brackets.
 
-`python -m tests_models` makes the rows, and `python -m tests_models.table` this page. `tests/models.sh` repeats the sweeps in
-pieces.
+`python -m tests_models` makes the rows, and `python -m tests_models.table` this page. `scripts/slow` repeats the sweep of
+transformers in four pieces, and one of a model of each file of timm: a piece fails if a model is no longer equal.
 """  # noqa: E501
 MEANINGS = {
     "equal": "tensors and outputs are equal in every bit",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from tests_models import checking, mending, outputs, recipes, shrink
+from tests_models import checking, mending, outputs, shrink, trial_models
 
 FEWER = shrink.FIRST
 FILLED = dataclasses.replace(FEWER, filled=True)
@@ -103,9 +105,12 @@ def test_one_element_is_compared_whatever_its_stride() -> None:
     assert not outputs.same_bits(one, torch.ones(1, 1))
 
 
-def test_a_pipeline_has_run_if_each_of_its_models_has() -> None:
+@pytest.mark.parametrize(("inside", "tops"), [(True, {"unet", "vae"}), (False, {""})])
+def test_a_pipeline_has_run_if_each_of_its_models_has(inside: bool, tops: set[str]) -> None:
     pipeline = nn.ModuleDict({"unet": nn.Sequential(nn.Linear(2, 2)), "vae": nn.Linear(2, 2)})
-    apart = recipes.Library(list, iter, iter, lambda model: list(model.named_modules())[1:])
-    assert checking._tops(apart, pipeline) == {"unet", "vae"}
-    whole = recipes.Library(list, iter, iter, lambda model: model.named_modules())
-    assert checking._tops(whole, pipeline) == {""}
+
+    def parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+        return itertools.islice(model.named_modules(), int(inside), None)
+
+    library = dataclasses.replace(trial_models.LIBRARY, parts=parts)
+    assert checking._tops(library, pipeline) == tops

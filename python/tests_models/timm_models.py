@@ -147,9 +147,9 @@ def inputs(model: nn.Module) -> Iterator[Inputs]:
             yield {"x": torch.randn(1, channels, side, side)}
     yield {"x": torch.randn(1, channels, *size)}
     for part in model.modules():  # whose embeddings know the size of the image
-        side = getattr(part, "img_size", None)
-        if isinstance(side, tuple):
-            yield {"x": torch.randn(1, channels, *side)}
+        sides = getattr(part, "img_size", None)
+        if isinstance(sides, tuple):
+            yield {"x": torch.randn(1, channels, *sides)}
             return
 
 
