@@ -26,6 +26,7 @@ from . import (
     init,
     parametrized,
     registry,
+    sharded,
     steps,
     tensors,
 )
@@ -421,6 +422,7 @@ _REMEDIES = {
         "does by itself; parameters that the version lacks need strict=False, too"
     ),
     **described.REMEDIES,
+    "sharded": sharded.BEFORE,
     "parametrized": parametrized.REMEDY,
     "dtype": "dtype: model.to(dtype) before it is bound, or torch.set_default_dtype while built",
     "view": "view: set it to None before the model is bound, and make it again afterwards",

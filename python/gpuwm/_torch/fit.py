@@ -3,6 +3,7 @@ text."""
 
 from __future__ import annotations
 
+import collections
 import weakref
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from . import extents, parametrized
+from . import extents, parametrized, sharded
 from .init import is_plain
 from .places import Place, modules_of, places
 
@@ -119,7 +120,7 @@ def computed_too_early(
     modules: Iterable[tuple[str, nn.Module]], taken: Container[int] = ()
 ) -> Iterator[str]:
     """Attributes without memory that `__init__` computed from parameters, and that nobody would
-    compute again: tensors, also those in lists, tuples and dicts. taken: the ids of those that get
+    compute again: tensors, also those in containers. taken: the ids of those that get
     memory."""
     for prefix, module in modules:
         for key, value in module.__dict__.items():
@@ -130,7 +131,7 @@ def computed_too_early(
 
 
 _EARLY = ": `__init__` made it of a parameter, or on its device"
-_MAY_HOLD = (torch.Tensor, list, tuple, dict)
+_MAY_HOLD = (torch.Tensor, list, tuple, dict, set, frozenset, collections.deque)
 # What torch keeps in a module for itself; RNNs have the last.
 _TORCHS_OWN = nn.Module().__dict__.keys() | {"_flat_weights"}
 
@@ -218,6 +219,8 @@ def _drop_graphs(module: nn.Module) -> None:
 
 def _not_plain(place: Place) -> str | None:
     tensor = place.tensor
+    if is_part := sharded.said(tensor):
+        return f"sharded: {place.name} is {is_part}"
     if is_plain(tensor):
         return None
     if is_lazy(tensor):

@@ -12,7 +12,7 @@ from torch import nn
 from .._c import dtypes
 from .._publish.making import Making, Spec
 from .._publish.parts import Gathered, Part, expanded
-from . import aliases, described, extents, guards, saved
+from . import aliases, described, extents, guards, saved, sharded
 from .init import is_plain
 from .places import Place, modules_of, places
 
@@ -123,6 +123,8 @@ def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None
 
 def _problem(name: str, tensor: torch.Tensor) -> str | None:
     """Why the tensor's bytes and strides don't say everything about it, or can't be read."""
+    if is_part := sharded.said(tensor):
+        return f"{is_part}: {sharded.REMEDY}"
     kind = tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
     if not is_plain(tensor):
         return f"a {kind.__name__} of layout {tensor.layout}, not plain data: {_REMEDY}"

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils import _python_dispatch
 
-from .._torch import guards
+from .._torch import guards, sharded
 from .._torch.places import modules_of
 from . import arrays, contexts, values
 from .kinds import Opaque, class_name, is_said, owner_kind, said_of
@@ -182,6 +182,8 @@ class Graph:
         position = self._leaf_of[id(tensor)] = len(self.leaves)
         leaf = Leaf([name], tensor)
         self.leaves.append(leaf)
+        if sharded.said(tensor):  # no image has it: see storages.unstorable
+            return position
         if _python_dispatch.is_traceable_wrapper_subclass(tensor):
             parts, context = tensor.__tensor_flatten__()
             leaf.parts = {

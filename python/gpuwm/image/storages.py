@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch.nn.parameter import is_lazy
 
-from .._torch import extents
+from .._torch import extents, sharded
 from .._torch.init import is_plain
 from .._torch.sources import NAMES
 from .graph import Leaf, plain_class
@@ -118,6 +118,8 @@ class Storages:
 
 def unstorable(tensor: torch.Tensor) -> str | None:
     """Why the tensor's bytes, shape and strides don't say everything about it, or can't be read."""
+    if is_part := sharded.said(tensor):
+        return f"{is_part}: {sharded.REMEDY}"
     said = plain_class(tensor).__name__
     if is_lazy(tensor):
         return "lazy: it has no shape before the module's first call"
