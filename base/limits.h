@@ -189,14 +189,6 @@
  * thousand versions of 10,000 tensors need 1.5 GiB; a publisher's index could have 288 MiB. */
 #define INDICES_BYTES_MAX GIB(4)
 
-/* What the versions of one user's processes may take: half of each table, so that one user can't
- * take all of it. Loads and publishes of operators do not count. By default bytes have no limit but
- * the budgets of the devices, since on most machines one user publishes everything. */
-#define VERSIONS_PER_UID_MAX (VERSIONS_MAX / 2)
-#define NAMELESS_PER_UID_MAX (NAMELESS_MAX / 2)
-#define FDS_PER_UID_MAX (STORE_FDS_MAX / 2)
-#define INDEX_BYTES_PER_UID_MAX (INDICES_BYTES_MAX / 2)
-
 /* --- regions ------------------------------------------------------------ */
 
 /* Processes that use a region at the same time. Two bits for each, with eight bits of a generation and four of a count, are
@@ -213,7 +205,6 @@
 #define REGION_BLOCKS_MAX 262144
 /* Regions in all. Each has two descriptors in the fd store, besides those of its users: a quarter of STORE_FDS_MAX. */
 #define REGIONS_MAX (STORE_FDS_MAX / 8)
-#define REGIONS_PER_UID_MAX (REGIONS_MAX / 2)
 /* Bytes of one message of a queue, with its tokens. A larger one goes into a pool's chunk. */
 #define QUEUE_ITEM_BYTES_MAX MIB(1)
 /* In its cell there are two numbers before it: how many bytes and how many tokens it has. */
@@ -226,7 +217,6 @@
 
 #define SESSIONS_MAX 7872 /* two fds each: 15,744 of the usual 20,000 and more */
 #define ADMIN_SESSIONS_MORE 64 /* further sessions on admin.sock, when workers have taken all */
-#define SESSIONS_PER_UID_MAX 6144
 /* Shares of gpuwmd's time, of a user each, are a descriptor each. Users beyond share the last one. */
 #define FAIR_SHARES_MAX 256
 /* Sockets of refused connections that wait while others are being closed. */
@@ -355,10 +345,9 @@
 /* Idle checkers in all: a few programs that pass tensors at the same time. They take 2 GiB of one GPU at most, and leave
  * most of LOADERS_MAX to others even before they give way. */
 #define CHECKERS_KEPT_MAX 4
-/* Copies by legacy CUDA IPC in all, and of one user. Each has a process of its own with a CUDA context: with half of them on one GPU
+/* Copies by legacy CUDA IPC in all. Each has a process of its own with a CUDA context: with half of them on one GPU
  * that is 4 GiB besides the bytes. The path is for the few processes of a node that can't take descriptors. */
 #define COPIES_MAX 16
-#define COPIES_PER_UID_MAX (COPIES_MAX / 2)
 /* How long a copy stays after its last lease. A worker that is started anew within this time finds its copy; to make one takes
  * 0.2 s and the copying. If others need the room before, the copy ends at once. */
 #define COPY_KEEP_SECONDS 10

@@ -106,7 +106,7 @@ static void say_limits(const struct server *server)
 	       (unsigned long long)config->sessions, (unsigned long long)config->loaders,
 	       (unsigned long long)files.rlim_cur);
 	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-		const uint64_t most = config->quota.per_uid[kind];
+		const uint64_t most = quota_alone(&config->quota, (enum quota_kind)kind);
 
 		if (most == QUOTA_NONE)
 			continue;

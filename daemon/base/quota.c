@@ -9,13 +9,14 @@
 
 #define IN_BYTES_THINGS false
 #define IN_BYTES_BYTES true
-#define QUOTA_ROW(kind, name_, unit, most, noun_, help)                                                        \
+#define QUOTA_ROW(kind, name_, unit, all, most, noun_, help)                                                   \
 	[QUOTA_##kind] = {                                                                                     \
 		.name = (name_), .key = name_ "_per_uid", .noun = (noun_), .in_bytes = IN_BYTES_##unit},
 const struct quota_row quota_rows[QUOTA_KINDS] = {QUOTAS(QUOTA_ROW)};
 
-#define QUOTA_DEFAULT(kind, name, unit, most, noun, help) [QUOTA_##kind] = (most),
-const struct quota_limits quota_defaults = {.per_uid = {QUOTAS(QUOTA_DEFAULT)}};
+#define QUOTA_DEFAULT(kind, name, unit, all, most, noun, help) [QUOTA_##kind] = (most),
+#define QUOTA_ALL(kind, name, unit, all, most, noun, help) [QUOTA_##kind] = (all),
+const struct quota_limits quota_defaults = {.per_uid = {QUOTAS(QUOTA_DEFAULT)}, .all = {QUOTAS(QUOTA_ALL)}};
 
 struct quota_user {
 	uid_t uid;
@@ -26,6 +27,9 @@ struct quota_user {
 struct quota {
 	struct quota_limits limits;
 	struct quota_user *users;
+	uint64_t held[QUOTA_KINDS]; /* by all users */
+	quota_taken_fn *taken; /* may be NULL */
+	void *taken_data;
 	quota_coming_fn *coming; /* may be NULL */
 	void *coming_data;
 };
@@ -42,6 +46,17 @@ struct quota *quota_new(const struct quota_limits *limits)
 void quota_set_limits(struct quota *quota, const struct quota_limits *limits)
 {
 	quota->limits = *limits;
+}
+
+void quota_set_all(struct quota *quota, enum quota_kind kind, uint64_t all)
+{
+	quota->limits.all[kind] = all;
+}
+
+void quota_set_taken(struct quota *quota, quota_taken_fn *taken, void *data)
+{
+	quota->taken = taken;
+	quota->taken_data = data;
 }
 
 void quota_set_coming(struct quota *quota, quota_coming_fn *coming, void *data)
@@ -88,11 +103,46 @@ static struct quota_user *user_add(struct quota *quota, uid_t uid)
 	return user;
 }
 
-static bool fits(const struct quota *quota, enum quota_kind kind, uint64_t used, uint64_t more)
-{
-	const uint64_t most = quota->limits.per_uid[kind];
+/* ---- shares ---- */
 
-	return more == 0 || (used <= most && more <= most - used);
+static struct share_table table_of(const struct quota_limits *limits, enum quota_kind kind)
+{
+	return (struct share_table){
+		.all = limits->all[kind],
+		.most = limits->per_uid[kind],
+		.in_bytes = quota_rows[kind].in_bytes,
+		.noun = quota_rows[kind].noun,
+		.key = quota_rows[kind].key,
+	};
+}
+
+uint64_t quota_alone(const struct quota_limits *limits, enum quota_kind kind)
+{
+	const struct share_table table = table_of(limits, kind);
+
+	return share_alone(&table);
+}
+
+/* used: by the user. What a publisher was promised may not be taken yet, so that less is taken than users are charged with. */
+static struct share_held held_of(const struct quota *quota, enum quota_kind kind, uint64_t used)
+{
+	const uint64_t taken = quota->taken ? quota->taken(quota->taken_data, kind) : 0;
+
+	return (struct share_held){
+		.own = used,
+		.operators = taken > quota->held[kind] ? taken - quota->held[kind] : 0,
+		.others = quota->held[kind] > used ? quota->held[kind] - used : 0,
+	};
+}
+
+static bool fits_without(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t going,
+			 uint64_t more)
+{
+	const struct share_table table = table_of(&quota->limits, kind);
+	struct share_held held = held_of(quota, kind, quota_used(quota, uid, kind));
+
+	held.own = held.own > going ? held.own - going : 0;
+	return share_fits(&table, &held, more);
 }
 
 /* ---- what comes back by itself ---- */
@@ -112,12 +162,10 @@ bool quota_comes(const struct quota *quota, uid_t uid, const uint64_t needs[QUOT
 	bool lacks = false;
 
 	for (enum quota_kind kind = 0; kind < QUOTA_KINDS; kind++) {
-		const uint64_t used = quota_used(quota, uid, kind), back = coming.amounts[kind];
-
-		if (fits(quota, kind, used, needs[kind]))
+		if (fits_without(quota, uid, kind, 0, needs[kind]))
 			continue;
 		lacks = true;
-		if (!fits(quota, kind, used > back ? used - back : 0, needs[kind]))
+		if (!fits_without(quota, uid, kind, coming.amounts[kind], needs[kind]))
 			return false;
 	}
 	return lacks;
@@ -125,22 +173,12 @@ bool quota_comes(const struct quota *quota, uid_t uid, const uint64_t needs[QUOT
 
 /* ---- charges ---- */
 
-#define FIGURE_TEXT 24 /* the digits of 64 bits, or what bytes_format writes */
-
-/* "5", or "12.0 GiB". */
-static const char *figure(enum quota_kind kind, uint64_t amount, char text[FIGURE_TEXT])
-{
-	if (quota_rows[kind].in_bytes)
-		return bytes_format(amount, text);
-	snprintf(text, FIGURE_TEXT, "%llu", (unsigned long long)amount);
-	return text;
-}
-
 /* Says in the detail how much of the quota comes back by itself, if some does. */
 static void tell_coming(const struct quota *quota, uid_t uid, enum quota_kind kind, char *detail, size_t size)
 {
+	const struct share_table table = table_of(&quota->limits, kind);
 	const struct quota_coming coming = coming_for(quota, uid);
-	char amount[FIGURE_TEXT], when[64] = "being freed";
+	char amount[SHARE_FIGURE], when[64] = "being freed";
 	size_t used = strlen(detail);
 
 	if (coming.amounts[kind] == 0)
@@ -150,39 +188,62 @@ static void tell_coming(const struct quota *quota, uid_t uid, enum quota_kind ki
 	snprintf(detail + used, size - used,
 		 ", or wait: %llu version%s of uid %u %s %s, which gives %s %s back%s",
 		 (unsigned long long)coming.versions, coming.versions == 1 ? "" : "s", (unsigned)uid,
-		 coming.versions == 1 ? "is" : "are", when, figure(kind, coming.amounts[kind], amount),
+		 coming.versions == 1 ? "is" : "are", when, share_figure(&table, coming.amounts[kind], amount),
 		 quota_rows[kind].noun,
 		 coming.in_ms > 0 ? " (in the grace time after its start gpuwmd frees nothing, so that "
 				    "workers can take their leases again)"
 				  : "");
 }
 
-static int exhausted(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t used, uint64_t more,
-		     struct error *error)
-{
-	char most[FIGURE_TEXT], held[FIGURE_TEXT], asked[FIGURE_TEXT];
-	char detail[TEXT_BYTES_MAX + 1]; /* three short sentences */
-
-	snprintf(detail, sizeof(detail), "an operator may raise %s in [limits] of gpuwmd's configuration",
-		 quota_rows[kind].key);
-	tell_coming(quota, uid, kind, detail, sizeof(detail));
-	figure(kind, quota->limits.per_uid[kind], most);
-	if (more == 1 && used == quota->limits.per_uid[kind])
-		return error_set(error, -EDQUOT, detail, "uid %u has all %s %s that it may have", (unsigned)uid,
-				 most, quota_rows[kind].noun);
-	return error_set(error, -EDQUOT, detail, "uid %u may have %s %s; it has %s and asks for %s more",
-			 (unsigned)uid, most, quota_rows[kind].noun, figure(kind, used, held),
-			 figure(kind, more, asked));
-}
-
 static int check_limit(const struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t more,
 		       struct error *error)
 {
-	const uint64_t used = quota_used(quota, uid, kind);
+	const struct share_table table = table_of(&quota->limits, kind);
+	const struct share_held held = held_of(quota, kind, quota_used(quota, uid, kind));
+	char detail[TEXT_BYTES_MAX + 1];
+	int r = share_check(&table, &held, uid, more, error);
 
-	if (fits(quota, kind, used, more))
+	if (r < 0 && error) {
+		snprintf(detail, sizeof(detail), "%s", error->detail);
+		tell_coming(quota, uid, kind, detail, sizeof(detail));
+		snprintf(error->detail, sizeof(error->detail), "%s", detail);
+	}
+	return r;
+}
+
+static const struct quota_user *most_of(const struct quota *quota, enum quota_kind kind)
+{
+	const struct quota_user *most = NULL;
+
+	for (const struct quota_user *user = quota->users; user; user = user->hh.next) {
+		if (user->used[kind] > (most ? most->used[kind] : 0))
+			most = user;
+	}
+	return most;
+}
+
+int quota_check_operators(const struct quota *quota, enum quota_kind kind, uint64_t more, struct error *error)
+{
+	const struct share_table table = table_of(&quota->limits, kind);
+	const struct share_held held = held_of(quota, kind, 0);
+	const struct quota_user *most = most_of(quota, kind);
+	char all[SHARE_FIGURE], asked[SHARE_FIGURE], own[SHARE_FIGURE], others[SHARE_FIGURE],
+		first[SHARE_FIGURE];
+	char has[64] = "", remedy[128] = "retire or remove some";
+
+	if (table.all == 0 || held.operators + held.others + more <= table.all)
 		return 0;
-	return exhausted(quota, uid, kind, used, more, error);
+	if (most) {
+		snprintf(has, sizeof(has), ", uid %u most of them: %s", (unsigned)most->uid,
+			 share_figure(&table, most->used[kind], first));
+		snprintf(remedy, sizeof(remedy),
+			 "retire or remove some: gpuwmctl retire --uid %u retires all versions of this user",
+			 (unsigned)most->uid);
+	}
+	return error_set(
+		error, -EDQUOT, remedy, "%s more %s do not fit: of %s, operators hold %s and users %s%s",
+		share_figure(&table, more, asked), table.noun, share_figure(&table, table.all, all),
+		share_figure(&table, held.operators, own), share_figure(&table, held.others, others), has);
 }
 
 int quota_adopt(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t amount, struct quota_charge *ret,
@@ -195,6 +256,7 @@ int quota_adopt(struct quota *quota, uid_t uid, enum quota_kind kind, uint64_t a
 	if (!user)
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	user->used[kind] += amount;
+	quota->held[kind] += amount;
 	user->charges++;
 	*ret = (struct quota_charge){.quota = quota, .user = user, .kind = kind, .amount = amount};
 	return 0;
@@ -221,6 +283,7 @@ int quota_grow(struct quota_charge *charge, uint64_t more, struct error *error)
 	if (r < 0 || !charge->user)
 		return r;
 	charge->user->used[charge->kind] += more;
+	charge->quota->held[charge->kind] += more;
 	charge->amount += more;
 	return 0;
 }
@@ -230,6 +293,7 @@ void quota_shrink(struct quota_charge *charge, uint64_t amount)
 	if (!charge->user || charge->amount <= amount)
 		return;
 	charge->user->used[charge->kind] -= charge->amount - amount;
+	charge->quota->held[charge->kind] -= charge->amount - amount;
 	charge->amount = amount;
 }
 

@@ -74,6 +74,8 @@ int owner_check(const struct owner_wish *wish, const struct version *version, st
 
 /* Make a region. name NULL: without a name. Returns 0, or -EACCES as above. */
 int access_make_region(struct session *session, const char *name, struct error *error);
+/* Returns `share` of the section for this name, in percent; 0: there is none. name NULL: without a name. */
+unsigned access_region_share(const struct session *session, const char *name);
 /* The session finds it, lists it, and gets its events. */
 bool access_sees_region(struct session *session, struct region *region);
 /* Open it for reading. */

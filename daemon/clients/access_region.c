@@ -96,6 +96,18 @@ int access_make_region(struct session *s, const char *name, struct error *error)
 	return check_maker(s, &subject, "make", error);
 }
 
+unsigned access_region_share(const struct session *s, const char *name)
+{
+	const struct clients *clients = s->client->clients;
+	char nameless[NAME_BYTES_MAX + 1];
+	struct rule_cache cache = {0};
+	const struct rule *rule;
+
+	nameless_model(s->peer.uid, nameless);
+	rule = access_rule_at(clients, access_position(clients, &cache, name ? name : nameless));
+	return rule ? rule->share : 0;
+}
+
 bool access_is_regions_user(const struct session *s, const struct region *region)
 {
 	const struct model_owner owner = {true, region->is.by_operator, region->is.uid};

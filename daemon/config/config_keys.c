@@ -123,6 +123,16 @@ static int set_number(struct config *config, const struct config_key *row, const
 	return 0;
 }
 
+/* Users share them. */
+static int set_sessions(struct config *config, const struct config_key *row, const char *key, const char *value,
+			char why[CONFIG_WHY_BYTES])
+{
+	int r = set_number(config, row, key, value, why);
+
+	config->quota.all[QUOTA_SESSIONS] = config->sessions;
+	return r;
+}
+
 static int set_keep_context(struct config *config, const struct config_key *row, const char *key,
 			    const char *value, char why[CONFIG_WHY_BYTES])
 {
@@ -227,7 +237,7 @@ static int set_budget(struct config *config, const struct config_key *row, const
 
 #define AT(member) .offset = offsetof(struct config, member)
 /* A quota's row of base/quota.h as a key. */
-#define QUOTA_KEY(kind, name, unit, most, noun, help)                                                          \
+#define QUOTA_KEY(kind, name, unit, all, most, noun, help)                                                     \
 	{"limits",                                                                                             \
 	 name "_per_uid",                                                                                      \
 	 NULL,                                                                                                 \
@@ -282,6 +292,9 @@ const struct config_key config_keys[] = {
 	 .offset = 0},
 	{MODEL_SECTION, "evict", NULL, "TIER",
 	 "host or files: where versions may be demoted to make room for others, and \"host own\" for versions of the same owner only; by default never",
+	 NULL, .offset = 0},
+	{MODEL_SECTION, "share", NULL, "PERCENT",
+	 "how much of a device regions of one user may take, of what operators' eighth and others leave; by default 50%",
 	 NULL, .offset = 0},
 	{"tiers", "folder", NULL, "DIR",
 	 "where gpuwmd describes versions on disk, so that a reboot finds them; none: nowhere; by default $STATE_DIRECTORY",
@@ -341,7 +354,7 @@ const struct config_key config_keys[] = {
 	{"peers", "takers", NULL, "N",
 	 "how many nodes take a version from this one at a time; it sends others on to them", set_peer,
 	 .offset = 0},
-	{"limits", "sessions", NULL, "N", "connections in all", set_number, AT(sessions), .min = 1,
+	{"limits", "sessions", NULL, "N", "connections in all", set_sessions, AT(sessions), .min = 1,
 	 .max = 1000000},
 	{"limits", "connects_per_second", NULL, "N",
 	 "new connections of one user to the workers' socket; at once a user may make sessions_per_uid",

@@ -141,6 +141,20 @@ static int set_match(struct rule *rule, const char *section, const char *value, 
 	return 0;
 }
 
+static int set_share(struct rule *rule, const char *section, const char *value, struct error *error)
+{
+	const size_t digits = strspn(value, "0123456789");
+	const unsigned long percent = digits > 0 && digits <= 3 ? strtoul(value, NULL, 10) : 0;
+
+	if (percent < 1 || percent > 100 || strcmp(value + digits, "%") != 0)
+		return error_set(error, -EINVAL, "without the key a user's regions may have half",
+				 "[%s] share = %.256s: is not 1%% to 100%%", section, value);
+	if (rule->share)
+		return error_set(error, -EINVAL, "leave one of them out", "[%s] has share twice", section);
+	rule->share = (unsigned)percent;
+	return 0;
+}
+
 int config_set_rule(struct config *config, const char *section, const char *key, const char *value,
 		    struct error *error)
 {
@@ -152,6 +166,8 @@ int config_set_rule(struct config *config, const char *section, const char *key,
 		return r;
 	if (strcmp(key, "match") == 0)
 		return set_match(rule, section, value, error);
+	if (strcmp(key, "share") == 0)
+		return set_share(rule, section, value, error);
 	r = config_set_rule_tiers(rule, section, key, value, error);
 	if (r != -ENOKEY)
 		return r;

@@ -39,6 +39,8 @@ struct rule {
 		size_t count; /* 0: the section does not have the key */
 	} named[RULE_RIGHTS];
 	struct rule_tiers tiers;
+	unsigned
+		share; /* percent of what base/share.h leaves to a user's regions on a device; 0: the section does not have the key */
 };
 
 /* By number. Zeroed: none. */

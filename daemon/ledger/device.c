@@ -197,15 +197,80 @@ int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *r
 	return r;
 }
 
+/* ---- users ---- */
+
+static uint64_t users_share(const struct device *device)
+{
+	return device->budget - share_reserved(device->budget);
+}
+
+uint64_t budget_left_for_users(const struct device *device)
+{
+	const uint64_t share = users_share(device);
+
+	return device->by_users < share ? share - device->by_users : 0;
+}
+
+int budget_check_users(const struct device *device, uint64_t bytes, struct error *error)
+{
+	char asked[BYTES_TEXT], share[BYTES_TEXT], budget[BYTES_TEXT], held[BYTES_TEXT];
+	char remedy[DEVICE_BYTES_MAX + 128];
+
+	if (bytes <= budget_left_for_users(device))
+		return 0;
+	snprintf(remedy, sizeof(remedy),
+		 "retire, demote or remove something of users, or raise [budget] %s in the configuration",
+		 device->id);
+	return error_set(
+		error, -ENOSPC, remedy,
+		"no room on %s: %s asked for, and of the budget of %s users may have %s, since an eighth is kept "
+		"for operators; users have %s",
+		device->id, bytes_format(bytes, asked), bytes_format(device->budget, budget),
+		bytes_format(users_share(device), share), bytes_format(device->by_users, held));
+}
+
 int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error)
 {
-	return quota_charge_amount(quota, uid, QUOTA_BYTES, charge->bytes, &charge->quota, error);
+	int r = budget_check_users(charge->device, charge->bytes, error);
+
+	if (r == 0)
+		r = quota_charge_amount(quota, uid, QUOTA_BYTES, charge->bytes, &charge->quota, error);
+	if (r == 0)
+		charge->device->by_users += charge->bytes;
+	return r;
 }
 
 int budget_adopt_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error)
 {
-	return quota_adopt(quota, uid, QUOTA_BYTES, charge->bytes, &charge->quota, error);
+	int r = quota_adopt(quota, uid, QUOTA_BYTES, charge->bytes, &charge->quota, error);
+
+	if (r == 0)
+		charge->device->by_users += charge->bytes;
+	return r;
 }
+
+void budget_move_user(struct budget_charge *from, struct budget_charge *to)
+{
+	if (!from->quota.user)
+		return;
+	from->device->by_users -= from->bytes;
+	to->device->by_users += to->bytes;
+	to->quota = from->quota;
+	from->quota = (struct quota_charge){0};
+}
+
+int budget_repay(struct budget_charge *charge, const uid_t *uid, struct error *error)
+{
+	struct quota *quota = charge->quota.quota;
+
+	if (!charge->quota.user)
+		return 0;
+	charge->device->by_users -= charge->bytes;
+	quota_release(&charge->quota);
+	return uid ? budget_adopt_user(charge, quota, *uid, error) : 0;
+}
+
+/* ---- contexts ---- */
 
 int budget_charge_context(struct device *device, struct budget_charge *ret, struct error *error)
 {
@@ -263,6 +328,8 @@ void budget_shrink(struct budget_charge *charge, uint64_t bytes)
 	charge->device->used -= charge->bytes - bytes;
 	if (charge->context)
 		charge->device->contexts -= charge->bytes - bytes;
+	if (charge->quota.user)
+		charge->device->by_users -= charge->bytes - bytes;
 	quota_shrink(&charge->quota, bytes);
 	charge->bytes = bytes;
 }

@@ -20,6 +20,7 @@ struct device {
 	uint64_t free, free_at_ms; /* what a loader saw last, and when (steady; 0: never) */
 	uint64_t budget; /* how much may be charged */
 	uint64_t used; /* how much is charged */
+	uint64_t by_users; /* part of `used`: what users are charged with too, and no operator */
 	uint64_t contexts; /* part of `used`: contexts of loaders that have not gone */
 	uint64_t still_mapped; /* part of `used`: freed versions that holders of revoked leases may still map */
 	struct error lost; /* how the GPU was lost, as a loader found; code 0: it was not lost */
@@ -69,12 +70,23 @@ struct budget_charge {
 int budget_check(const struct device *device, uint64_t bytes, struct error *error);
 /* The same, and charges the bytes. ret must be zeroed. */
 int budget_charge(struct device *device, uint64_t bytes, struct budget_charge *ret, struct error *error);
-/* Charges the bytes to the user too, until they are given back. -EDQUOT, -ENOMEM: the charge stays as it is. */
+/* Checks that users may have so many bytes more there: an eighth of the budget is kept for operators (base/share.h). Fails with -ENOSPC,
+ * with the figures. */
+int budget_check_users(const struct device *device, uint64_t bytes, struct error *error);
+/* Returns how much of the budget users may still take. */
+uint64_t budget_left_for_users(const struct device *device);
+/* Charges the bytes to the user too, until they are given back. -ENOSPC (budget_check_users), -EDQUOT, -ENOMEM: the charge stays as it
+ * is. */
 int budget_charge_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
 /* The same for what the user held before a restart, even beyond the limit. -ENOMEM. */
 int budget_adopt_user(struct budget_charge *charge, struct quota *quota, uid_t uid, struct error *error);
 /* Returns whether more is charged, besides contexts that will go, than the budget has: it became smaller, or more was adopted. */
 bool budget_is_exceeded(const struct device *device);
+/* Charges the user of `from`, if it has one, with the bytes of `to` instead. */
+void budget_move_user(struct budget_charge *from, struct budget_charge *to);
+/* Charges another user with the bytes, even beyond the limits; uid NULL: none. Of a charge without a user nothing changes. -ENOMEM: nobody
+ * is charged. */
+int budget_repay(struct budget_charge *charge, const uid_t *uid, struct error *error);
 /* Checks that a loader's context fits. -EAGAIN: it will fit when the contexts of other loaders are gone; -ENOSPC: it will
  * not fit even then. */
 int budget_check_context(const struct device *device, struct error *error);

@@ -25,6 +25,10 @@ struct ledger {
 
 /* Makes an empty ledger, which the caller clears with ledger_clear, also after an error. -ENOMEM. */
 int ledger_init(struct ledger *ledger, const struct quota_limits *limits);
+/* Sets how many descriptors versions and regions may have, as registry_set_fds_max: users and operators share so many. */
+void ledger_set_fds_max(struct ledger *ledger, uint64_t most);
+/* Sets the limits for new charges, but for that number. */
+void ledger_set_limits(struct ledger *ledger, const struct quota_limits *limits);
 /* Closes the descriptors of all versions and regions. A zeroed ledger is fine. */
 void ledger_clear(struct ledger *ledger);
 

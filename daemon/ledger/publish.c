@@ -183,6 +183,14 @@ static int publish_add_version(struct registry *registry, const struct publish_r
 	return 0;
 }
 
+int publish_check_operators(const struct quota *quota, const struct publish_request *request,
+			    struct error *error)
+{
+	int r = quota_check_operators(quota, request->model ? QUOTA_VERSIONS : QUOTA_NAMELESS, 1, error);
+
+	return r < 0 ? r : quota_check_operators(quota, QUOTA_FDS, part_fds(request->segments), error);
+}
+
 static int publish_begin_new(struct publish_table *table, struct registry *registry, struct quota *quota,
 			     const struct publish_request *request, struct publish_part **ret_part,
 			     struct error *error)
@@ -202,6 +210,8 @@ static int publish_begin_new(struct publish_table *table, struct registry *regis
 		return out_of_memory(error);
 	if (quota)
 		r = quota_charge(quota, request->uid, QUOTA_PUBLISHES, &publish->charge, error);
+	if (r == 0 && request->by_operator && quota)
+		r = publish_check_operators(quota, request, error);
 	if (r == 0 && !request->by_operator)
 		r = version_charges_begin(&charges, quota, request->uid, !request->model, error);
 	if (r == 0)

@@ -83,6 +83,10 @@ static inline uint64_t part_fds(uint64_t segments)
 	return segments + 1;
 }
 
+/* Checks that operators may have one more version, and its descriptors, for a better refusal than that of registry_add: the loads of
+ * publish_begin have no quota. Fails with -EDQUOT. */
+int publish_check_operators(const struct quota *quota, const struct publish_request *request,
+			    struct error *error);
 /* Begins a publish or joins one, charges the budget, and adds the part. Sets *ret_part, which belongs to the table, as its
  * publish does. quota NULL: the publish of a load counts for no quota. The number of loaders limits loads, and a load must not wait
  * for publishes that a user left open. Fails, and changes nothing, with

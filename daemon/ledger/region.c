@@ -109,6 +109,123 @@ static void release_charges(struct region *region)
 	quota_release(&region->fds_charge);
 }
 
+/* ---- shares ---- */
+
+static bool is_paid_by(const struct region *region, uid_t uid)
+{
+	return region->count_charge.user && quota_user_uid(region->count_charge.user) == uid;
+}
+
+/* Memory that is being freed comes back by itself. */
+static bool is_being_freed(const struct region *region)
+{
+	return region->state == REGION_ENDED && region_is_unused(region);
+}
+
+int region_check_share(const struct region_table *table, const struct region_wish *wish,
+		       const struct quota *quota, struct error *error)
+{
+	const struct device *device = wish->device;
+	char noun[DEVICE_BYTES_MAX + 32];
+	struct share_table share = {
+		.all = device->budget,
+		.most = SHARE_NONE,
+		.percent = wish->share,
+		.in_bytes = true,
+		.noun = noun,
+		.remedy =
+			"remove regions, or have an operator set share for regions of this name, in a section [model.N] of "
+			"gpuwmd's configuration",
+		.others = "versions and others' regions",
+	};
+	struct share_held held = {.operators = device->used - device->by_users, .others = device->by_users};
+
+	if (wish->by_operator)
+		return quota_check_operators(quota, QUOTA_REGIONS, 1, error);
+	if (wish->memory_bytes > device->budget) /* no share gives that: the budget refuses it */
+		return 0;
+	snprintf(noun, sizeof(noun), "for regions on %s", device->id);
+	for (const struct region *region = table->first; region; region = region->next) {
+		if (region->is.device == device && is_paid_by(region, wish->uid) && !is_being_freed(region))
+			held.own += region->is.memory_bytes;
+	}
+	held.others -= held.own < held.others ? held.own : held.others;
+	return share_check(&share, &held, wish->uid, wish->memory_bytes, error);
+}
+
+/* ---- who pays for what has ended ---- */
+
+/* Sets *ret_uid. Returns false if nobody but operators maps it. */
+static bool find_payer(const struct region *region, uid_t *ret_uid)
+{
+	const uid_t pays = quota_user_uid(region->count_charge.user);
+	bool found = false;
+
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		const struct region_user *user = region->users[slot];
+
+		if (!user || user->by_operator)
+			continue;
+		if (!found || user->uid == pays || (user->uid == region->is.uid && *ret_uid != pays))
+			*ret_uid = user->uid;
+		found = true;
+	}
+	return found;
+}
+
+static void repay(struct quota_charge *charge, const uid_t *uid)
+{
+	struct quota *quota = charge->quota;
+	const enum quota_kind kind = charge->kind;
+	const uint64_t amount = charge->amount;
+
+	quota_release(charge);
+	if (uid)
+		quota_adopt(quota, *uid, kind, amount, charge, NULL);
+}
+
+void region_repay(struct region *region)
+{
+	uid_t uid;
+	const uid_t *payer;
+
+	if (region->state != REGION_ENDED || !region->count_charge.user || region_is_unused(region))
+		return;
+	payer = find_payer(region, &uid) ? &uid : NULL;
+	if (payer && is_paid_by(region, uid))
+		return;
+	if (region->memory_charge)
+		budget_repay(&region->memory_charge->charge, payer, NULL);
+	repay(&region->fds_charge, payer);
+	repay(&region->count_charge, payer);
+}
+
+#define MAPPERS_NAMED 3 /* so that an error's detail has room for the rest */
+
+void region_name_mappers(const struct region_table *table, const struct device *device, char *text, size_t size)
+{
+	size_t used = strlen(text);
+	unsigned named = 0;
+
+	for (const struct region *region = table->first; region; region = region->next) {
+		for (unsigned slot = 0; slot < REGION_USERS_MAX && region->state == REGION_ENDED; slot++) {
+			const struct region_user *user = region->users[slot];
+
+			if (!user || region->is.device != device || used >= size)
+				continue;
+			if (named++ == MAPPERS_NAMED) {
+				snprintf(text + used, size - used, " and others");
+				return;
+			}
+			used += (size_t)snprintf(text + used, size - used, "%s%s (pid %llu, uid %u)",
+						 named == 1 ? ": " : ", ", user->command,
+						 (unsigned long long)user->pid, (unsigned)user->uid);
+		}
+	}
+}
+
+/* ---- charges ---- */
+
 /* The number of regions and of descriptors. */
 static int region_charge_user(struct region *region, struct quota *quota, bool adopt, struct error *error)
 {

@@ -31,6 +31,7 @@ struct region_wish {
 	uid_t uid;
 	bool by_operator; /* it was made on admin.sock, counts for no quota, and is operators' */
 	const struct region_kind *kind;
+	unsigned share; /* percent of what base/share.h leaves to its user on the device; 0: SHARE_PERCENT */
 	bool many_writers, owned_by_uid;
 	bool clear; /* of scratch: each new holder is told to clear it */
 	uint64_t bytes; /* that its users get */
@@ -136,6 +137,17 @@ int region_adopt(struct region_table *table, const struct region_wish *wish, con
 int region_charge(struct region *region, struct quota *quota, bool adopt, struct error *error);
 /* Returns whether the user lacks quota for such a region and its first user, and will have it without doing anything. */
 bool region_quota_comes(const struct quota *quota, const struct region_wish *wish);
+/* Checks what budgets and quotas do not: a user's regions have at most half of a device, of what the rule of base/share.h leaves, or what
+ * wish->share says; and operators find the table full. Fails with -EDQUOT. */
+int region_check_share(const struct region_table *table, const struct region_wish *wish,
+		       const struct quota *quota, struct error *error);
+/* A region that has ended is charged to a user whose processes still map it: to the one who pays already, else to who made it, else to
+ * another one; to nobody, if only operators map it. Call it when the region ends, and when a user has gone. Without memory for a charge
+ * nobody is charged. */
+void region_repay(struct region *region);
+/* Adds to the text who still maps regions of the device that have ended, a few of them: ": python (pid 7, uid 1000)". */
+void region_name_mappers(const struct region_table *table, const struct device *device, char *text,
+			 size_t size);
 /* Removes a region that has no users, and is not busy. Gives its charges back, unmaps its control memory, and closes its
  * descriptors. */
 void region_free(struct region_table *table, struct region *region);

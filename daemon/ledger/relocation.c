@@ -150,10 +150,8 @@ static void relocate(struct version *version, struct replica *replica, struct re
 		counts->fds++;
 		counts->bytes += segment->bytes;
 		/* A segment that other versions hold keeps its charge. Such segments are of operators, whom no quota counts. */
-		if (i >= old_count || !old[i].last || segment->charge.quota.quota)
-			continue;
-		segment->charge.quota = old[i].segment->charge.quota;
-		old[i].segment->charge.quota = (struct quota_charge){0};
+		if (i < old_count && old[i].last && !segment->charge.quota.quota)
+			budget_move_user(&old[i].segment->charge, &segment->charge);
 	}
 	free(replica->sizes);
 	replica->sizes = part->sizes;

@@ -121,6 +121,24 @@ struct shared_charge *shared_charge_drop(struct shared_charge *shared)
 	return NULL;
 }
 
+bool shared_charge_is_paid_by(const struct shared_charge *shared, uid_t uid)
+{
+	const struct quota_user *user = shared->charge.quota.user;
+
+	for (uint32_t i = 0; !user && i < shared->segment_count; i++)
+		user = shared->segments[i]->charge.quota.user;
+	return !user || quota_user_uid(user) == uid;
+}
+
+void shared_charge_repay(struct shared_charge *shared, const uid_t *uid)
+{
+	budget_repay(&shared->charge, uid, NULL);
+	for (uint32_t i = 0; i < shared->segment_count; i++) {
+		if (!shared->segments[i]->holds)
+			budget_repay(&shared->segments[i]->charge, uid, NULL);
+	}
+}
+
 /* One more, or one less, that maps each of the segments. */
 static void map_all(struct shared_charge *shared, int more)
 {

@@ -47,6 +47,7 @@ struct shared_charge {
 	struct budget_charge charge; /* of a part: what it was granted and has not made segments of */
 	unsigned uses;
 	unsigned mapped; /* uses by revoked leases, whose holders may still map the memory */
+	void *mapped_by; /* of the floors above: a list of those leases, of a part that was closed */
 	bool of_none; /* nothing has the charge any more but those uses, and loaders that may not have gone */
 	uint32_t segment_count;
 	struct segment *segments[];
@@ -59,7 +60,12 @@ struct shared_charge *shared_charge_of_part(struct replica *part);
 struct shared_charge *shared_charge_use(struct shared_charge *shared);
 /* Ends one use. Returns NULL; NULL is fine. */
 struct shared_charge *shared_charge_drop(struct shared_charge *shared);
-/* The same for a revoked lease. Its device counts as still mapped what no version holds any more (device->still_mapped). */
+/* Returns whether the user pays for it, or nobody does. */
+bool shared_charge_is_paid_by(const struct shared_charge *shared, uid_t uid);
+/* Charges this user with what is charged to a user, even beyond the limits; uid NULL: nobody. Segments that a version still holds stay
+ * charged as they are. Without memory for a charge nobody is charged with it. */
+void shared_charge_repay(struct shared_charge *shared, const uid_t *uid);
+/* Another use, of a revoked lease. Its device counts as still mapped what no version holds any more (device->still_mapped). */
 struct shared_charge *shared_charge_map(struct shared_charge *shared);
 struct shared_charge *shared_charge_unmap(struct shared_charge *shared);
 /* What the charge was for has ended: if revoked leases may still map it, it counts as still mapped from then on. Ends one use, as

@@ -146,7 +146,7 @@ int lease_copied(const struct request *request, const struct lease_found *found,
 		r = grant_copy(request, found, error);
 	work_later(work, LATER_COPIES); /* a copy that was made and is not leased */
 	if (r == -ENOSPC)
-		room_explain(work, device, found->version->replicas[found->replica].bytes, error);
+		room_explain(work, device, found->version->replicas[found->replica].bytes, false, error);
 	return r;
 }
 

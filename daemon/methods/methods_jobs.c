@@ -220,7 +220,8 @@ int method_load(struct request *request, const void *given, struct error *error)
 	if (r == 0)
 		r = check_names(server, &load.params, error);
 	if (r == 0)
-		r = load_job_new(&server->work, &load.params, request->session->peer.uid, &job, error);
+		r = load_job_new(&server->work, &load.params, request->session->peer.uid, by_operator, &job,
+				 error);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; r == 0 && i < load.device_count; i++)

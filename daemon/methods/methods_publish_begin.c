@@ -143,6 +143,11 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.heard_ms = NULL;
 	begin->request.expect = load->params->expect;
 	begin->request.retire_old = load->params->retire_old;
+	if (!job->takes_turns && !begin->request.join) {
+		r = publish_check_operators(server->ledger.quota, &begin->request, error);
+		if (r < 0)
+			return r;
+	}
 	r = publish_begin(server->ledger.publishes, server->ledger.registry,
 			  job->takes_turns ? server->ledger.quota : NULL, &begin->request, &part, error);
 	if (r < 0)
@@ -160,10 +165,10 @@ static int check_job(struct request *request, const struct begin *begin, int soc
 {
 	struct server *server = request->server;
 	struct job *job = NULL;
-	int r = job_new(
-		&server->work,
-		&(struct job_wish){JOB_CHECK, begin->name.model, begin->name.name, request->session->peer.uid},
-		&job, error);
+	int r = job_new(&server->work,
+			&(struct job_wish){JOB_CHECK, begin->name.model, begin->name.name,
+					   request->session->peer.uid, begin->request.by_operator},
+			&job, error);
 
 	if (r < 0) {
 		close(sock);
@@ -386,7 +391,8 @@ static enum room_wait wait_of(const struct request *request, struct begin *begin
 
 static void explain_room(const struct request *request, const struct begin *begin, struct error *error)
 {
-	room_explain(&request->server->work, begin->request.device, begin->request.bytes, error);
+	room_explain(&request->server->work, begin->request.device, begin->request.bytes,
+		     begin->request.by_operator, error);
 }
 
 static void wake_for_room(struct waiter *waiter, const struct version *changed, bool expired)

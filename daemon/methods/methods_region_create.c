@@ -32,6 +32,7 @@ static int wish_of(struct request *request, const struct region_create_params *p
 		.uid = request->session->peer.uid,
 		.by_operator = request->session->kind == SESSION_ADMIN,
 		.kind = kind,
+		.share = access_region_share(request->session, params->name),
 		.many_writers = strcmp(params->writers, REGION_WRITERS_MANY) == 0,
 		.owned_by_uid = strcmp(params->owner, REGION_OWNER_UID) == 0,
 		.item_bytes = params->item_bytes,
@@ -53,8 +54,12 @@ static int region_make(const struct request *request, const struct region_wish *
 {
 	struct work *work = &request->server->work;
 	struct region_user *user;
-	int r = budget_check_with_context(wish->device, wish->memory_bytes, error);
+	struct ledger *ledger = &request->server->ledger;
+	int r = region_check_share(&ledger->regions, wish, ledger->quota,
+				   error); /* waiting for room would not help */
 
+	if (r == 0)
+		r = budget_check_with_context(wish->device, wish->memory_bytes, error);
 	if (r == 0)
 		r = regions_make(work, wish, creator, &user, error);
 	if (r < 0)
@@ -136,7 +141,7 @@ static void wake_for_room(struct waiter *waiter, const struct version *changed, 
 		return;
 	if (r == -ENOSPC)
 		room_explain(&waiter->request.server->work, asked->wish.device, asked->wish.memory_bytes,
-			     &error);
+			     asked->wish.by_operator, &error);
 	if (r < 0)
 		request_refuse(&waiter->request, &error);
 	waiter_free(waiter);
@@ -199,7 +204,8 @@ int method_region_create(struct request *request, const void *given, struct erro
 		break;
 	}
 	if (r == -ENOSPC)
-		room_explain(&request->server->work, asked.wish.device, asked.wish.memory_bytes, error);
+		room_explain(&request->server->work, asked.wish.device, asked.wish.memory_bytes,
+			     asked.wish.by_operator, error);
 	return r;
 }
 

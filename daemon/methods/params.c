@@ -129,8 +129,10 @@ void put_limits(struct message_writer *w, const struct server *server)
 			   .loaders = config->loaders,
 		   });
 	for (int i = 0; i < QUOTA_KINDS; i++) {
-		if (config->quota.per_uid[i] != QUOTA_NONE)
-			message_put_u64(w, quota_rows[i].key, config->quota.per_uid[i]);
+		const uint64_t most = quota_alone(&config->quota, (enum quota_kind)i);
+
+		if (most != QUOTA_NONE)
+			message_put_u64(w, quota_rows[i].key, most);
 	}
 	message_end(w);
 }

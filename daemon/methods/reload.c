@@ -31,7 +31,7 @@ static int set_budgets(struct server *server, struct error *error)
 int config_apply(struct server *server, struct error *error)
 {
 	clients_configure(&server->clients);
-	quota_set_limits(server->ledger.quota, &server->config->quota);
+	ledger_set_limits(&server->ledger, &server->config->quota);
 	log_level_set(server->config->log_level);
 	scrub_configure(server->work.scrub);
 	return set_budgets(server, error);

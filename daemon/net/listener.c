@@ -261,7 +261,7 @@ static void refuse_rate(struct listener *l, int sock, const struct peer *peer)
 static void listener_take(struct listener *l, int sock)
 {
 	const struct config *config = l->net->config;
-	const struct pace_rate rate = {.burst = config->quota.per_uid[QUOTA_SESSIONS] + 1,
+	const struct pace_rate rate = {.burst = quota_alone(&config->quota, QUOTA_SESSIONS) + 1,
 				       .per_second = config->connects_per_second};
 	struct session *session;
 	struct peer peer;

@@ -241,7 +241,7 @@ void keeping_not_removed(struct keeping *k, const struct version *version)
 		for (uint32_t j = 0; j < part->segment_count; j++)
 			count += part->segments[j].last;
 	}
-	registry_set_fds_max(k->ledger->registry, max > count ? max - count : 0);
+	ledger_set_fds_max(k->ledger, max > count ? max - count : 0);
 }
 
 /* ---- grace ---- */

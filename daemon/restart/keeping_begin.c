@@ -249,7 +249,7 @@ static int begin_store(struct keeping *k, struct inherited *left, struct error *
 			"the fd store keeps %llu descriptors, gpuwmd itself needs %d of them: no version fits "
 			"(FileDescriptorStoreMax= and FDSTORE= of its unit, --store-max of gpuwm-keeper)",
 			(unsigned long long)limit, STORE_FDS_OWN);
-	registry_set_fds_max(k->ledger->registry, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
+	ledger_set_fds_max(k->ledger, limit > STORE_FDS_OWN ? limit - STORE_FDS_OWN : 0);
 	keeping_begin_grace(k);
 	log_taken_over(k);
 	return 0;

@@ -214,6 +214,7 @@ static int adopt_whole(struct taking *t, struct region *region, const struct tak
 	r = region_charge(region, t->into->quota, true, error);
 	for (uint32_t i = 0; r == 0 && i < taken->user_count; i++)
 		r = adopt_user(t, region, &taken->users[i], error);
+	region_repay(region);
 	return r < 0 ? r : adopt_scratch(region, &taken->kept, error);
 }
 

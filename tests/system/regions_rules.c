@@ -203,7 +203,7 @@ GPUWMD_TEST_BY(regions_rules, whoever_opens_pays_for_the_pidfd,
 GPUWMD_TEST_BY(regions_rules, a_full_store_is_an_error,
 	       gpuwmd_start_kept(&(const struct kept){.store_max = "6"}), gpuwmd_stop_empty)
 {
-	int sock = raw_client(d->socket);
+	int sock = raw_client(d->admin_socket); /* a user gets half of them only */
 	struct raw_region made;
 
 	region_make(&made, sock, "kv", "process");
@@ -224,7 +224,7 @@ GPUWMD_TEST_BY(regions_rules, a_region_waits_for_memory_that_is_being_freed,
 {
 	const struct param *sixty_four = PARAMS(TEXT("name", "kv"), TEXT("device", "host"),
 						NUMBER("bytes", MB(64)), NUMBER("chunks", 1));
-	int sock = raw_client(d->socket);
+	int sock = raw_client(d->admin_socket); /* nobody shares with operators */
 	struct raw_region made, other;
 
 	for (int i = 0; i < 10; i++) {

@@ -382,7 +382,9 @@ Test(access_change, a_verify_is_told_to_who_began_it)
 	struct job *job;
 	struct error error;
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_VERIFY, "m", "v1", NAMED}, &job, &error), 0);
+	cr_assert_eq(
+		job_new(&server->work, &(struct job_wish){JOB_VERIFY, "m", "v1", NAMED, true}, &job, &error),
+		0);
 	for (int i = 0; i < 2; i++) {
 		int sock = i ? other : named;
 

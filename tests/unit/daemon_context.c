@@ -281,14 +281,16 @@ ContextTest(of_a_job_that_never_starts_is_given_back, GIB(1))
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0}, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0, false}, &job, &error),
+		     0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	cr_assert_eq(job_charge_contexts(job, NULL, &error), 0);
 	cr_expect_eq(gpu->used, CONTEXT);
 	error_set(&error, -ECANCELED, NULL, "cancelled");
 	job_cancel(&server->work, job, &error);
 	cr_expect_eq(gpu->used, 0);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0}, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0, false}, &job, &error),
+		     0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	fail_alloc_arm(1);
 	cr_expect_eq(job_charge_contexts(job, NULL, &error), -ENOMEM);

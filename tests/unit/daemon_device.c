@@ -177,6 +177,67 @@ Test(budget, is_charged_to_the_last_byte_and_given_back)
 	clear();
 }
 
+/* Operators may always use an eighth. */
+Test(budget, of_users_leaves_an_eighth)
+{
+	struct budget_charge first = {0}, second = {0}, operators = {0};
+	struct quota *quota = quota_new(&quota_defaults);
+	struct device *device;
+
+	device_table_budget(&table, "host", 800, 0);
+	report("host", false, 1000);
+	device = device_find(&table, "host");
+	budget_charge(device, 600, &first, &ledger.error);
+	cr_assert_eq(budget_charge_user(&first, quota, 7, &ledger.error), 0);
+	cr_expect(device->by_users == 600 && budget_left_for_users(device) == 100);
+	budget_charge(device, 101, &second, &ledger.error);
+	expect_error(
+		budget_charge_user(&second, quota, 8, &ledger.error), -ENOSPC,
+		"of the budget of 800 B users may have 700 B, since an eighth is kept for operators; users have 600 B");
+	cr_expect_eq(device->by_users, 600);
+	budget_shrink(&second, 100);
+	cr_assert_eq(budget_charge_user(&second, quota, 8, &ledger.error), 0);
+	cr_assert_eq(budget_charge(device, 100, &operators, &ledger.error), 0, "the eighth");
+	budget_shrink(&first, 500);
+	cr_expect_eq(device->by_users, 600);
+	budget_split(&first, 200, &(struct budget_charge){0});
+	cr_expect_eq(device->by_users, 600);
+	budget_release(&second);
+	budget_release(&operators);
+	budget_release(&first);
+	cr_expect_eq(device->by_users, 200, "of what was split off");
+	quota_free(quota);
+	clear();
+}
+
+Test(budget, of_a_user_moves_to_another_device_and_to_another_user)
+{
+	struct budget_charge from = {0}, to = {0};
+	struct quota *quota = quota_new(&quota_defaults);
+	struct device *host, *gpu;
+	const uid_t other = 8;
+
+	report("host", false, 1000);
+	report(LEDGER_GPU, true, 1000);
+	host = device_find(&table, "host");
+	gpu = device_find(&table, LEDGER_GPU);
+	budget_charge(gpu, 64, &from, &ledger.error);
+	cr_assert_eq(budget_charge_user(&from, quota, 7, &ledger.error), 0);
+	budget_charge(host, 64, &to, &ledger.error);
+	budget_move_user(&from, &to);
+	cr_expect(gpu->by_users == 0 && host->by_users == 64);
+	budget_release(&from);
+	cr_expect_eq(quota_used(quota, 7, QUOTA_BYTES), 64);
+	cr_assert_eq(budget_repay(&to, &other, &ledger.error), 0);
+	cr_expect(quota_used(quota, 7, QUOTA_BYTES) == 0 && quota_used(quota, 8, QUOTA_BYTES) == 64);
+	cr_expect_eq(host->by_users, 64);
+	cr_assert_eq(budget_repay(&to, NULL, &ledger.error), 0);
+	cr_expect(quota_used(quota, 8, QUOTA_BYTES) == 0 && host->by_users == 0 && host->used == 64);
+	budget_release(&to);
+	quota_free(quota);
+	clear();
+}
+
 Test(budget, shrinks_but_never_grows)
 {
 	struct budget_charge charge, none = {0};

@@ -219,7 +219,8 @@ static struct job *check_by(uid_t uid)
 	struct error error;
 	struct job *job;
 
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", uid}, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", uid, false}, &job, &error),
+		     0);
 	cr_assert_eq(job_add_device(job, device_find(&server->ledger.devices, DEVICE_HOST)), 0);
 	loader_pool_turn(server->work.loaders);
 	return job;
@@ -232,10 +233,11 @@ Test(job, checks_of_one_user_leave_room_in_the_queue)
 
 	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 1}, &job, &error),
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 1, false}, &job, &error),
 		     -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64"), "%s", error.message);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 2}, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 2, false}, &job, &error),
+		     0);
 	job = new_load("/models/m", "v1", 1);
 }
 

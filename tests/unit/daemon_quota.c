@@ -1,8 +1,11 @@
 #include "daemon/base/quota.h"
+#include "base/bytes.h"
+#include "base/limits.h"
 #include "proto/wire/messages.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct quota *quota;
@@ -231,7 +234,7 @@ static void expect_in(const char *keys, const char *key, const char *type)
 Test(quota, names_stand_in_the_records)
 {
 	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-		const bool has_limit = quota_defaults.per_uid[kind] != QUOTA_NONE;
+		const bool has_limit = quota_alone(&quota_defaults, (enum quota_kind)kind) != QUOTA_NONE;
 
 		expect_in(limits_told_record.beside, quota_rows[kind].key, has_limit ? "" : ": u64?");
 		expect_in(user_told_record.beside, quota_rows[kind].name, "");
@@ -255,5 +258,192 @@ Test(quota, refusals_count_in_the_unit_of_each_and_name_its_key)
 			 quota_rows[kind].noun, none, quota_rows[kind].in_bytes ? "2.0 KiB" : "2048");
 		cr_expect_str_eq(error.message, refusal);
 		cr_expect(strstr(error.detail, quota_rows[kind].key), "%s", error.detail);
+	}
+}
+
+/* ---- shares ---- */
+
+TestSuite(share);
+
+static const struct share_table thousand = {
+	.all = 1024, .most = SHARE_NONE, .noun = "things", .key = "things_per_uid"};
+
+static uint64_t most(uint64_t own, uint64_t operators, uint64_t others)
+{
+	return share_most(&thousand, &(struct share_held){own, operators, others});
+}
+
+Test(share, of_users_halve_what_operators_and_others_leave)
+{
+	cr_expect_eq(share_reserved(1024), 128);
+	cr_expect_eq(share_alone(&thousand), 448);
+	cr_expect_eq(most(448, 0, 0), 448, "what a user has does not count against it");
+	cr_expect_eq(most(0, 0, 448), 224);
+	cr_expect_eq(most(0, 128, 448), 224, "what operators have of their eighth is kept anyway");
+	cr_expect_eq(most(0, 576, 0), 224, "what operators have beyond it is not there for users");
+	cr_expect_eq(most(0, 1024, 448), 0);
+	cr_expect_eq(most(0, 0, 895), 1, "the last one is not halved");
+	cr_expect_eq(most(0, 0, 896), 0);
+}
+
+Test(share, keeps_what_is_held_and_refuses_more)
+{
+	const struct share_held over = {.own = 600, .others = 300};
+	struct error why;
+
+	cr_expect(share_fits(&thousand, &over, 0));
+	cr_expect_not(share_fits(&thousand, &over, 1));
+	cr_expect_eq(share_check(&thousand, &over, 7, 1, &why), -EDQUOT);
+	cr_expect_str_eq(why.message,
+			 "uid 7 may have 298 things; it has 600 and asks for 1 more: of 1024, 128 are kept for "
+			 "operators, and other users hold 300");
+	cr_expect(strstr(why.detail, "let go of some; an operator may raise things_per_uid in [limits]"), "%s",
+		  why.detail);
+}
+
+Test(share, of_a_key_stands_for_the_half_and_leaves_the_eighth)
+{
+	struct share_table table = thousand;
+
+	table.most = 1000;
+	cr_expect_eq(share_alone(&table), 896);
+	cr_expect_eq(share_most(&table, &(struct share_held){.others = 100}), 796);
+	table.most = 3;
+	cr_expect_eq(share_alone(&table), 3);
+	table.most = SHARE_NONE;
+	table.percent = 100;
+	cr_expect_eq(share_alone(&table), 896);
+	table.percent = 10;
+	cr_expect_eq(share_alone(&table), 90);
+	table.all = 0;
+	cr_expect_eq(share_alone(&table), SHARE_NONE, "nobody shares it");
+}
+
+Test(share, of_the_largest_table_does_not_overflow)
+{
+	const struct share_table table = {.all = UINT64_MAX, .most = SHARE_NONE, .percent = 100};
+
+	cr_expect_eq(share_alone(&table), UINT64_MAX - UINT64_MAX / 8);
+}
+
+/* ---- two users fill every table ---- */
+
+/* What is taken of the table, by users and operators: of all kinds the same number. */
+static uint64_t taken(void *data, enum quota_kind kind)
+{
+	(void)kind;
+	return *(uint64_t *)data;
+}
+
+/* Charges the user with one after the other, or with large pieces of what is counted in bytes. Returns how much it got. */
+static uint64_t fill(enum quota_kind kind, uid_t uid)
+{
+	uint64_t step = quota_rows[kind].in_bytes ? KIB(1) : 1, amount = 0;
+	struct quota_charge charge;
+
+	for (; step > 0; amount += step) {
+		if (quota_charge_amount(quota, uid, kind, step, &charge, &error) < 0)
+			break;
+	}
+	cr_expect_eq(quota_used(quota, uid, kind), amount);
+	return amount;
+}
+
+/* Of each table that operators and users share. */
+Test(quota, two_users_who_fill_a_table_leave_an_eighth_to_operators)
+{
+	uint64_t all_taken;
+
+	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
+		const uint64_t all = quota_defaults.all[kind], reserved = all / 8,
+			       alone = (all - reserved + 1) / 2;
+		const uint64_t step = quota_rows[kind].in_bytes ? KIB(1) : 1;
+		uint64_t first, second, third;
+
+		if (all == 0)
+			continue;
+		quota = quota_free(quota);
+		quota = quota_new(&quota_defaults);
+		quota_set_taken(quota, taken, &all_taken);
+		all_taken = 0;
+		first = fill((enum quota_kind)kind, 2001);
+		cr_expect_leq(alone - first, step - 1, "%s: %llu", quota_rows[kind].name,
+			      (unsigned long long)first);
+		cr_expect(strstr(error.message, "are kept for operators, and other users hold 0"), "%s",
+			  error.message);
+		second = fill((enum quota_kind)kind, 2002);
+		cr_expect_leq((all - reserved - first + 1) / 2 - second, step - 1, "%s: %llu",
+			      quota_rows[kind].name, (unsigned long long)second);
+		third = fill((enum quota_kind)kind, 2003);
+		cr_expect_gt(third, 0, "%s", quota_rows[kind].name);
+		all_taken = first + second + third;
+		cr_expect_eq(quota_check_operators(quota, (enum quota_kind)kind, reserved, &error), 0, "%s",
+			     error.message);
+		all_taken = all; /* operators hold the rest */
+		cr_expect_eq(quota_check_operators(quota, (enum quota_kind)kind, 1, &error), -EDQUOT);
+		cr_expect(strstr(error.message, "uid 2001 most of them"), "%s", error.message);
+		cr_expect(strstr(error.detail, "gpuwmctl retire --uid 2001"), "%s", error.detail);
+	}
+}
+
+/* A gpuwmd without shares let two users have all. */
+Test(quota, what_two_users_had_before_stays_and_they_get_no_more)
+{
+	struct quota_charge first, second, more = {0};
+	uint64_t all_taken = VERSIONS_MAX;
+
+	quota_set_limits(quota, &quota_defaults);
+	quota_set_taken(quota, taken, &all_taken);
+	cr_assert_eq(quota_adopt(quota, 2001, QUOTA_VERSIONS, 512, &first, &error), 0);
+	cr_assert_eq(quota_adopt(quota, 2002, QUOTA_VERSIONS, 512, &second, &error), 0);
+	cr_expect_eq(quota_charge(quota, 2001, QUOTA_VERSIONS, &more, &error), -EDQUOT);
+	cr_expect_eq(quota_charge(quota, 2003, QUOTA_VERSIONS, &more, &error), -EDQUOT);
+	cr_expect_eq(quota_check_operators(quota, QUOTA_VERSIONS, 1, &error), -EDQUOT);
+	quota_release(&first); /* gpuwmctl retire --uid 2001 */
+	all_taken = 512;
+	cr_expect_eq(quota_check_operators(quota, QUOTA_VERSIONS, 512, &error), 0);
+	cr_expect_eq(quota_charge_amount(quota, 2001, QUOTA_VERSIONS, 192, &more, &error), 0, "%s",
+		     error.message);
+	quota_release(&second);
+	quota_release(&more);
+}
+
+/* ---- the table of docs/how-to/users.md ---- */
+
+/* "1,024", or "1.8 GiB". */
+static const char *documented(enum quota_kind kind, uint64_t amount, char text[32])
+{
+	if (quota_rows[kind].in_bytes)
+		return bytes_format(amount, text);
+	if (amount < 1000)
+		snprintf(text, 32, "%u", (unsigned)amount);
+	else
+		snprintf(text, 32, "%u,%03u", (unsigned)(amount / 1000), (unsigned)(amount % 1000));
+	return text;
+}
+
+Test(quota, documented_shares_are_those_of_the_table)
+{
+	char page[32768], row[256], alone[32], next[32], all[32], kept[32];
+	FILE *file = fopen("docs/how-to/users.md", "re");
+	size_t bytes;
+
+	cr_assert(file, "run it in the root of the repository");
+	bytes = fread(page, 1, sizeof(page) - 1, file);
+	page[bytes] = '\0';
+	fclose(file);
+	for (enum quota_kind kind = 0; kind < QUOTA_KINDS; kind++) {
+		const uint64_t of = quota_defaults.all[kind], first = quota_alone(&quota_defaults, kind);
+
+		if (of == 0) {
+			snprintf(row, sizeof(row), "| `%s` | %s | – | – | – |", quota_rows[kind].key,
+				 first == QUOTA_NONE ? "–" : documented(kind, first, alone));
+		} else {
+			snprintf(row, sizeof(row), "| `%s` | %s | %s | %s | %s |", quota_rows[kind].key,
+				 documented(kind, first, alone),
+				 documented(kind, (of - of / 8 - first + 1) / 2, next),
+				 documented(kind, of, all), documented(kind, of / 8, kept));
+		}
+		cr_expect(strstr(page, row), "there is no row \"%s\"", row);
 	}
 }

@@ -2,7 +2,10 @@
 #include "daemon/ledger/region.h"
 #include "tests/support/daemon/snapshot.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,6 +189,97 @@ RegionTest(an_operators_region_counts_for_no_quota)
 	cr_assert_eq(region_user_charge(user, ledger.quota, false, &ledger.error), 0);
 	cr_assert_eq(ledger.host->used, 8192);
 	cr_assert_null(quota_next_user(ledger.quota, NULL));
+}
+
+/* ---- shares ------------------------------------------------------------ */
+
+static uint64_t paid_by(uid_t uid, enum quota_kind kind)
+{
+	return quota_used(ledger.quota, uid, kind);
+}
+
+static struct region_user *use_as(struct region *region, uid_t uid)
+{
+	struct region_user *user = use(region);
+
+	user->uid = uid;
+	cr_assert_eq(region_user_charge(user, ledger.quota, false, &ledger.error), 0);
+	return user;
+}
+
+/* What an operator has ended is charged to a user who can give it back. */
+RegionTest(one_that_has_ended_is_charged_to_who_maps_it)
+{
+	const struct error why = {.code = -ESHUTDOWN};
+	struct region *region = add("kv");
+	struct region_user *owner = use_as(region, LEDGER_UID), *first = use_as(region, 2001),
+			   *second = use_as(region, 2002);
+
+	cr_assert_eq(region_charge(region, ledger.quota, false, &ledger.error), 0);
+	region_repay(region);
+	cr_expect_eq(paid_by(LEDGER_UID, QUOTA_BYTES), 8192, "it has not ended");
+	region_end(region, CONTROL_REMOVED, 0, &why);
+	region_repay(region);
+	cr_expect_eq(paid_by(LEDGER_UID, QUOTA_BYTES), 8192, "its owner maps it");
+	region_user_free(&table, owner);
+	region_repay(region);
+	cr_expect(paid_by(LEDGER_UID, QUOTA_BYTES) == 0 && paid_by(LEDGER_UID, QUOTA_REGIONS) == 0 &&
+		  paid_by(LEDGER_UID, QUOTA_FDS) == 0);
+	cr_expect(paid_by(2001, QUOTA_BYTES) == 8192 && paid_by(2001, QUOTA_REGIONS) == 1 &&
+		  paid_by(2001, QUOTA_FDS) == 3);
+	cr_expect_eq(ledger.host->by_users, 8192);
+	region_user_free(&table, first);
+	region_repay(region);
+	cr_expect(paid_by(2001, QUOTA_BYTES) == 0 && paid_by(2002, QUOTA_BYTES) == 8192);
+	second->by_operator = true; /* as if an operator mapped it */
+	region_repay(region);
+	cr_expect(paid_by(2002, QUOTA_BYTES) == 0 && paid_by(2002, QUOTA_REGIONS) == 0);
+	cr_expect(ledger.host->by_users == 0 && ledger.host->used == 8192);
+	region_user_free(&table, second);
+}
+
+RegionTest(those_who_still_map_what_has_ended_are_named)
+{
+	const struct error why = {.code = -ESHUTDOWN};
+	struct region *region = add("kv");
+	char text[256] = "users";
+
+	for (unsigned i = 0; i < 5; i++)
+		snprintf(use(region)->command, CONTROL_COMMAND_BYTES, "p%u", i);
+	region_name_mappers(&table, ledger.host, text, sizeof(text));
+	cr_expect_str_eq(text, "users", "it has not ended");
+	region_end(region, CONTROL_REMOVED, 0, &why);
+	region_name_mappers(&table, ledger.host, text, sizeof(text));
+	cr_expect(strstr(text, "users: p0 (pid ") && strstr(text, ", p2 (pid ") && strstr(text, " and others"),
+		  "%s", text);
+	cr_expect_null(strstr(text, "p3"), "%s", text);
+}
+
+RegionTest(of_a_device_a_user_has_half_of_what_others_leave)
+{
+	struct region_wish wish = wish_of("more");
+	struct region *region = add("kv");
+	struct budget_charge operators = {0};
+
+	cr_assert_eq(region_charge(region, ledger.quota, false, &ledger.error), 0);
+	ledger.host->budget = 64 * 8192;
+	wish.memory_bytes = 27 * 8192;
+	cr_expect_eq(region_check_share(&table, &wish, ledger.quota, &ledger.error), 0, "28 in all");
+	wish.memory_bytes++;
+	expect_error(
+		region_check_share(&table, &wish, ledger.quota, &ledger.error), -EDQUOT,
+		"of 512.0 KiB, 64.0 KiB are kept for operators, and versions and others' regions hold 0 B");
+	cr_expect(strstr(ledger.error.detail, "share for regions of this name"), "%s", ledger.error.detail);
+	wish.share = 100;
+	cr_expect_eq(region_check_share(&table, &wish, ledger.quota, &ledger.error), 0);
+	wish.share = 0;
+	budget_charge(ledger.host, 16 * 8192, &operators, &ledger.error);
+	wish.memory_bytes = 24 * 8192;
+	expect_error(region_check_share(&table, &wish, ledger.quota, &ledger.error), -EDQUOT,
+		     "128.0 KiB are held by operators");
+	wish.by_operator = true;
+	cr_expect_eq(region_check_share(&table, &wish, ledger.quota, &ledger.error), 0);
+	budget_release(&operators);
 }
 
 /* ---- the control memory ----------------------------------------------- */

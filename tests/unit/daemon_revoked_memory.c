@@ -31,6 +31,42 @@ Test(revoked_memory, a_version_retired_by_force_is_freed_and_its_bytes_stay_char
 	cr_expect_eq(host()->used, 4096);
 }
 
+static uint64_t paid_by(uid_t uid)
+{
+	return quota_used(server->ledger.quota, uid, QUOTA_BYTES);
+}
+
+/* The owner can't give back what others still map. */
+Test(revoked_memory, what_an_operator_took_away_is_charged_to_who_maps_it)
+{
+	int admin = greeted(SESSION_ADMIN), first = greeted(SESSION_WORKER), second;
+	char text[256] = "";
+	uint64_t leases[2];
+	const uid_t owner = unnamed("v1")->owner;
+
+	session_of(SESSION_WORKER)->peer.uid = 3001;
+	leases[0] = lease_by(first, "m@v1");
+	second = greeted(SESSION_WORKER);
+	session_of(SESSION_WORKER)->peer.uid = 3002;
+	leases[1] = lease_by(second, "m@v1");
+	cr_expect_eq(paid_by(owner), 4096);
+	cr_assert_eq(retire_by(admin, "m@v1", true, 0), 0, "%s", message.error.message);
+	TURN_UNTIL(is_gone("v1"));
+	cr_expect_eq(paid_by(owner), 0);
+	cr_expect_eq(paid_by(3001) + paid_by(3002), 4096);
+	cr_expect_eq(host()->by_users, 4096);
+	revoked_name_mappers(&server->work, host(), text, sizeof(text));
+	cr_expect(strstr(text, ", uid 3001)") && strstr(text, ", uid 3002)"), "%s", text);
+	while (comes(first))
+		;
+	while (comes(second))
+		;
+	cr_expect_eq(release(first, leases[0]), 0);
+	cr_expect(paid_by(3001) == 0 && paid_by(3002) == 4096);
+	cr_expect_eq(release(second, leases[1]), 0);
+	cr_expect(paid_by(3002) == 0 && host()->by_users == 0 && host()->used == 0);
+}
+
 Test(revoked_memory, memory_of_a_holder_without_a_pidfd_counts_until_its_session_ends)
 {
 	int admin = greeted(SESSION_ADMIN), worker = greeted(SESSION_WORKER), pidfd;

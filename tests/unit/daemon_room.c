@@ -9,7 +9,7 @@ static struct error refusal;
 static const char *explained(uint64_t bytes)
 {
 	error_set(&refusal, -ENOSPC, "retire a version", "no room");
-	room_explain(&server->work, device_find(&server->ledger.devices, DEVICE_HOST), bytes, &refusal);
+	room_explain(&server->work, device_find(&server->ledger.devices, DEVICE_HOST), bytes, true, &refusal);
 	cr_assert_eq(refusal.code, -ENOSPC);
 	cr_assert_str_eq(refusal.message, "no room");
 	return refusal.detail;

@@ -303,7 +303,8 @@ WarmTest(warm, loader_goes_for_the_context_of_a_check, 100)
 
 	warm_up();
 	cr_assert_eq(budget_charge(gpu, GIB(1) - CONTEXT - CONTEXT / 2, &weights, &error), 0);
-	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0}, &job, &error), 0);
+	cr_assert_eq(job_new(&server->work, &(struct job_wish){JOB_CHECK, "m", "v1", 0, false}, &job, &error),
+		     0);
 	cr_assert_eq(job_add_device(job, gpu), 0);
 	loader_pool_turn(server->work.loaders);
 	cr_expect(job->crowded);

@@ -25,8 +25,9 @@ static int add_job(struct work *work, struct ipc_copy *copy, struct error *error
 	struct version *version = copy->version;
 	const struct replica *part = &version->replicas[copy->replica];
 	struct job *job;
-	int r = job_new(work, &(struct job_wish){JOB_HOLD, model_name(version->model), version->tag, copy->uid},
-			&job, error);
+	int r = job_new(
+		work, &(struct job_wish){JOB_HOLD, model_name(version->model), version->tag, copy->uid, false},
+		&job, error);
 
 	if (r < 0)
 		return r;

@@ -117,16 +117,42 @@ void job_table_prune(struct job_table *table)
 	prune(table, true);
 }
 
-static int check_queued(const struct job_table *table, struct error *error)
+int job_check_share(const struct share_table *table, const struct share_held *held, uid_t uid, bool by_operator,
+		    struct error *error)
 {
-	uint64_t others = 0;
-
-	for (const struct job *job = table->first; job; job = job->next)
-		others += job->state == JOB_QUEUED && job->holds_socket && !job->hand_in;
-	if (table->queued - others < JOBS_QUEUED_MAX)
+	if (!by_operator)
+		return share_check(table, held, uid, 1, error);
+	if (held->operators + held->others < table->all)
 		return 0;
-	return error_set(error, -EDQUOT, "wait for some to end, or cancel some",
-			 "gpuwmd has all %d waiting jobs that it may have", JOBS_QUEUED_MAX);
+	return error_set(error, -EDQUOT, table->remedy,
+			 "gpuwmd has all %llu %s that it may have: operators have %llu, and users %llu",
+			 (unsigned long long)table->all, table->noun, (unsigned long long)held->operators,
+			 (unsigned long long)held->others);
+}
+
+/* What holds a socket counts there. */
+static int check_queued(const struct job_table *table, const struct job_wish *wish, struct error *error)
+{
+	static const struct share_table share = {.all = JOBS_QUEUED_MAX,
+						 .most = SHARE_NONE,
+						 .noun = "waiting jobs",
+						 .remedy = "wait for some to end, or cancel some"};
+	struct share_held held = {0};
+	uint64_t sockets = 0, all;
+
+	for (const struct job *job = table->first; job; job = job->next) {
+		if (job->state != JOB_QUEUED || job->hand_in)
+			continue;
+		if (job->holds_socket)
+			sockets++;
+		else if (job->asked_by_operator)
+			held.operators++;
+		else if (!wish->asked_by_operator && job->uid == wish->uid)
+			held.own++;
+	}
+	all = table->queued - sockets;
+	held.others = all - held.operators - held.own;
+	return job_check_share(&share, &held, wish->uid, wish->asked_by_operator, error);
 }
 
 int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job, struct error *error)
@@ -134,9 +160,11 @@ int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job
 	struct job_table *table = &work->jobs;
 	struct job *job;
 
-	if (wish->kind == JOB_CHECK ? job_check_sockets(table, wish->uid, error) < 0
-				    : check_queued(table, error) < 0)
-		return error->code;
+	int r = wish->kind == JOB_CHECK ? job_check_sockets(table, wish->uid, wish->asked_by_operator, error)
+					: check_queued(table, wish, error);
+
+	if (r < 0)
+		return r;
 	job_table_prune(table);
 	job = calloc(1, table->actions[wish->kind]->size);
 	if (!job)
@@ -145,6 +173,7 @@ int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job
 	job->kind = wish->kind;
 	job->actions = table->actions[wish->kind];
 	job->uid = wish->uid;
+	job->asked_by_operator = wish->asked_by_operator;
 	job->created_ms = clock_wall_ms();
 	job->publisher_sock = -1;
 	job->holds_socket = wish->kind == JOB_CHECK;

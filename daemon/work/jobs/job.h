@@ -3,6 +3,7 @@
 #define GPUWM_DAEMON_JOB_H
 
 #include "../../../base/errors.h"
+#include "../../base/share.h"
 #include "../../../proto/names.h"
 #include "../../../proto/wire/packet.h"
 #include "../../../proto/wire/messages.h"
@@ -108,6 +109,7 @@ struct job {
 	bool crowded; /* it waits until contexts of other loaders have gone */
 	struct version_id version; /* zero: none yet */
 	uid_t uid;
+	bool asked_by_operator; /* or by gpuwmd itself */
 	uint64_t done, total;
 	struct job_record record;
 	uint64_t created_ms, started_ms, ended_ms; /* since 1970; 0: not yet */
@@ -161,10 +163,12 @@ struct job_wish {
 	enum job_kind kind;
 	const char *model, *tag;
 	uid_t uid;
+	bool asked_by_operator; /* or by gpuwmd itself */
 };
 
 /* Makes a queued job; the caller fills in what its kind needs. Sets *ret_job, which belongs to the table. Fails with -EDQUOT
- * (there are JOBS_QUEUED_MAX jobs; for a check CHECKS_OPEN_MAX or CHECKS_OPEN_PER_UID_MAX) and -ENOMEM. */
+ * (base/share.h, of JOBS_QUEUED_MAX waiting jobs; for a check of CHECKS_OPEN_MAX sockets, CHECKS_OPEN_PER_UID_MAX at most) and
+ * -ENOMEM. */
 int job_new(struct work *work, const struct job_wish *wish, struct job **ret_job, struct error *error);
 /* The check waits for its publisher from now on (hand_in_await), and needs no loader until then. */
 void job_awaits_publisher(struct job_table *table, struct job *job);
@@ -172,8 +176,11 @@ void job_awaits_publisher(struct job_table *table, struct job *job);
 void job_handed_in(struct job_table *table, struct job *job);
 /* Removes a queued job of which no session knows yet. */
 void job_drop(struct job_table *table, struct job *job);
-/* Whether there may be one more such job of this user. Fails with -EDQUOT: CHECKS_OPEN_MAX, CHECKS_OPEN_PER_UID_MAX. */
-int job_check_sockets(const struct job_table *table, uid_t uid, struct error *error);
+/* Checks that there may be one more job that holds a socket, of this user or of operators. Fails with -EDQUOT, as job_new. */
+int job_check_sockets(const struct job_table *table, uid_t uid, bool by_operator, struct error *error);
+/* The same for any table of jobs: `held` is what is held of it, and `all` how many jobs of all are in it. */
+int job_check_share(const struct share_table *table, const struct share_held *held, uid_t uid, bool by_operator,
+		    struct error *error);
 /* The load's files come through a socket, which the caller makes. Fails with -EDQUOT as for a check. */
 int job_take_files(struct job_table *table, struct job *job, struct error *error);
 /* For job_actions.begin of jobs with a publisher_sock: the message takes the socket along. What came through the socket stays in it

@@ -10,13 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int load_job_new(struct work *work, const struct load_params *params, uid_t uid, struct load_job **ret_load,
-		 struct error *error)
+int load_job_new(struct work *work, const struct load_params *params, uid_t uid, bool by_operator,
+		 struct load_job **ret_load, struct error *error)
 {
 	const struct ref *name = &params->name.ref;
 	struct load_job *load;
 	struct job *job;
-	int r = job_new(work, &(struct job_wish){JOB_LOAD, name->model, name->name, uid}, &job, error);
+	int r = job_new(work, &(struct job_wish){JOB_LOAD, name->model, name->name, uid, by_operator}, &job,
+			error);
 
 	if (r < 0)
 		return r;

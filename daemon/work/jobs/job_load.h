@@ -24,8 +24,8 @@ static inline struct load_job *load_job_of(const struct job *job)
 }
 
 /* Makes a queued load, which copies the request. The caller adds the devices. Fails as job_new. */
-int load_job_new(struct work *work, const struct load_params *params, uid_t uid, struct load_job **ret_load,
-		 struct error *error);
+int load_job_new(struct work *work, const struct load_params *params, uid_t uid, bool by_operator,
+		 struct load_job **ret_load, struct error *error);
 
 /* Returns what a loader needs to ask other nodes. The paths and names stay those of the settings. */
 struct job_peers job_peers_of(const struct peer_settings *settings);

@@ -5,30 +5,30 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-int job_check_sockets(const struct job_table *table, uid_t uid, struct error *error)
+int job_check_sockets(const struct job_table *table, uid_t uid, bool by_operator, struct error *error)
 {
-	uint64_t all = 0, own = 0;
+	static const struct share_table share = {.all = CHECKS_OPEN_MAX,
+						 .most = CHECKS_OPEN_PER_UID_MAX,
+						 .noun = "open parts and waiting loads of files",
+						 .remedy = "commit some first, and let loads begin"};
+	struct share_held held = {0};
 
 	for (const struct job *job = table->first; job; job = job->next) {
 		if (job->state != JOB_QUEUED || !job->holds_socket)
 			continue;
-		all++;
-		own += job->uid == uid;
+		if (job->asked_by_operator)
+			held.operators++;
+		else if (!by_operator && job->uid == uid)
+			held.own++;
+		else
+			held.others++;
 	}
-	if (own >= CHECKS_OPEN_PER_UID_MAX)
-		return error_set(error, -EDQUOT, "commit some first, and let loads begin",
-				 "uid %u has all %d open parts and waiting loads of files that it may have",
-				 (unsigned)uid, CHECKS_OPEN_PER_UID_MAX);
-	if (all >= CHECKS_OPEN_MAX)
-		return error_set(error, -EDQUOT, "try again when other publishers have committed",
-				 "gpuwmd has all %d open parts and waiting loads of files that it may have",
-				 CHECKS_OPEN_MAX);
-	return 0;
+	return job_check_share(&share, &held, uid, by_operator, error);
 }
 
 int job_take_files(struct job_table *table, struct job *job, struct error *error)
 {
-	int r = job_check_sockets(table, job->uid, error);
+	int r = job_check_sockets(table, job->uid, job->asked_by_operator, error);
 
 	job->holds_socket = r == 0;
 	return r;

@@ -71,7 +71,7 @@ static void explain_room(const struct work *work, const struct job *job, struct 
 {
 	for (size_t i = 0; i < job->device_count; i++) {
 		if (job->devices[i]->context > budget_left(job->devices[i])) {
-			room_explain(work, job->devices[i], 0, error);
+			room_explain(work, job->devices[i], 0, job_is_operators(job), error);
 			return;
 		}
 	}

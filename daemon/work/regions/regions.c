@@ -201,6 +201,7 @@ static void region_user_goes(struct work *work, struct region_user *user, bool d
 	else
 		keeping_save(work->keeping);
 	remove_user(work, user);
+	region_repay(region);
 	scratch_hand_on(work, region);
 	regions_settle(work, region);
 }
@@ -283,6 +284,7 @@ void regions_end(struct work *work, struct region *region, enum control_end end,
 		if (user && (user->state == USER_COMING || user->state == USER_STORING))
 			regions_turn_away(work, user, why);
 	}
+	region_repay(region);
 	region->busy--;
 	regions_settle(work, region);
 }

@@ -111,24 +111,20 @@ int regions_use(struct work *work, struct region *region, const struct region_us
 {
 	struct region_table *table = &work->ledger->regions;
 	struct region_user *user;
-	int r = registry_take_fds(work->ledger->registry, 1, error);
+	int r = region_user_add(table, region, like, &user, error);
 
 	if (r < 0)
 		return r;
-	r = region_user_add(table, region, like, &user, error);
-	if (r < 0) {
-		registry_give_fds(work->ledger->registry, 1);
-		return r;
-	}
-	user->rooms = 1;
 	r = region_user_charge(user, work->ledger->quota, false, error);
+	if (r == 0) /* what is taken and not charged counts as operators' */
+		r = registry_take_fds(work->ledger->registry, 1, error);
 	if (r == 0) {
+		user->rooms = 1;
 		*ret_user = user;
 		return 0;
 	}
 	user->pidfd = -1; /* the caller's */
 	region_user_free(table, user);
-	registry_give_fds(work->ledger->registry, 1);
 	return r;
 }
 
@@ -158,7 +154,8 @@ static int add_job(struct work *work, struct region *region, struct error *error
 	nameless_model(region->is.uid, model);
 	hex128_format(region->id.bytes, tag);
 	r = job_new(work,
-		    &(struct job_wish){JOB_REGION, region->name[0] ? region->name : model, tag, region->is.uid},
+		    &(struct job_wish){JOB_REGION, region->name[0] ? region->name : model, tag, region->is.uid,
+				       region->is.by_operator},
 		    &job, error);
 	if (r < 0)
 		return r;

@@ -26,13 +26,19 @@ static const struct rule_tiers *rule_of(const struct work *work, const struct ve
 struct wisher {
 	const struct work *work;
 	const struct tiers_need *need;
+	bool of_users; /* it is users' part of the budget that has no room */
 };
+
+static bool is_of_operator(const struct tiers_need *need)
+{
+	return need->version ? need->version->by_operator : need->who.by_operator;
+}
 
 /* Whoever attaches to a version, the room is for its owner. Operators are one owner. */
 static bool is_of_one_owner(const struct tiers_need *need, const struct version *version)
 {
 	const uid_t uid = need->version ? need->version->owner : need->who.uid;
-	const bool by_operator = need->version ? need->version->by_operator : need->who.by_operator;
+	const bool by_operator = is_of_operator(need);
 
 	return version->by_operator == by_operator && (by_operator || version->owner == uid);
 }
@@ -43,6 +49,8 @@ static bool may_go(void *data, const struct version *version, enum tier *ret)
 	const struct rule_tiers *rule = rule_of(wisher->work, version);
 
 	*ret = rule->evict;
+	if (wisher->of_users && version->by_operator)
+		return false;
 	return !tier_is_resident(rule->evict) && (!rule->evict_own || is_of_one_owner(wisher->need, version));
 }
 
@@ -72,6 +80,14 @@ static uint64_t lacking(const struct work *work, const struct tiers_need *need)
 	return later > now ? later : now;
 }
 
+/* The same of users' part of the budget. */
+static uint64_t lacking_for_users(const struct work *work, const struct tiers_need *need)
+{
+	return is_of_operator(need) ? 0
+				    : less(need->bytes, budget_left_for_users(need->device) +
+								room_being_freed(work, need->device));
+}
+
 static uint64_t host_left(const struct work *work, const struct eviction_before *before)
 {
 	const struct device *host = device_find(&work->ledger->devices, DEVICE_HOST);
@@ -84,12 +100,13 @@ static uint64_t host_left(const struct work *work, const struct eviction_before 
 static int choose(const struct work *work, const struct tiers_need *need, const struct eviction_before *before,
 		  uint64_t now, struct eviction_plan *ret)
 {
-	struct wisher wisher = {work, need};
+	const uint64_t bytes = lacking(work, need), of_users = lacking_for_users(work, need);
+	struct wisher wisher = {work, need, of_users > 0};
 
 	return eviction_choose(work->ledger->registry,
 			       &(struct eviction_wish){
 				       .device = need->device,
-				       .bytes = lacking(work, need),
+				       .bytes = of_users > bytes ? of_users : bytes,
 				       .host_left = host_left(work, before),
 				       .before = before,
 				       .except = need->version,

@@ -174,7 +174,8 @@ static int make_job(struct tier_move *move, uint32_t i, struct error *error)
 	struct work *work = move->work;
 	struct job *job;
 	int r = job_new(work,
-			&(struct job_wish){JOB_MOVE, model_name(version->model), version->tag, move->who.uid},
+			&(struct job_wish){JOB_MOVE, model_name(version->model), version->tag, move->who.uid,
+					   move->who.by_operator},
 			&job, error);
 
 	if (r < 0)

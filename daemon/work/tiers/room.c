@@ -2,6 +2,7 @@
 #include "../loaders/loader.h"
 #include "moves.h"
 #include "../../ledger/registry.h"
+#include "../versions/leases.h"
 #include "../work.h"
 #include "../../../base/bytes.h"
 
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #define COMES_BYTES 640 /* five of the phrases below */
+#define MAPPERS_BYTES 320 /* a phrase with a name, or with three processes */
 
 /* Of a device's budget, in bytes. */
 struct shares {
@@ -105,22 +107,56 @@ uint64_t room_being_freed(const struct work *work, const struct device *device)
 	return being_freed(device, &shares);
 }
 
-void room_explain(const struct work *work, const struct device *device, uint64_t bytes, struct error *error)
+/* Says that regions are in the way, and whose the largest one is. */
+static void name_regions(const struct work *work, const struct device *device, char text[MAPPERS_BYTES])
 {
-	char comes[COMES_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
+	const struct region *largest = NULL;
+	char all[BYTES_TEXT], one[BYTES_TEXT], id[VERSION_ID_TEXT];
+	uint64_t bytes = 0;
+
+	for (const struct region *region = work->ledger->regions.first; region; region = region->next) {
+		if (region->is.device != device || !region->memory_charge || region->state == REGION_ENDED)
+			continue;
+		bytes += region->is.memory_bytes;
+		if (!largest || region->is.memory_bytes > largest->is.memory_bytes)
+			largest = region;
+	}
+	if (!largest)
+		return;
+	hex128_format(largest->id.bytes, id);
+	snprintf(
+		text, MAPPERS_BYTES,
+		", or end regions, which have %s, the largest one %s: gpuwmctl regions --remove %s (of uid %u)",
+		bytes_format(bytes, all), bytes_format(largest->is.memory_bytes, one),
+		largest->name[0] ? largest->name : id, (unsigned)largest->is.uid);
+}
+
+void room_explain(const struct work *work, const struct device *device, uint64_t bytes, bool to_operator,
+		  struct error *error)
+{
+	char comes[COMES_BYTES] = "",
+	     ended[MAPPERS_BYTES] = "of regions that have ended when their users have gone";
+	char revoked[MAPPERS_BYTES] = "of revoked leases when their processes have unmapped it or exited";
+	char regions[MAPPERS_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
 	struct shares shares = shares_of(work, device);
 
 	/* Else the refusal did not count them. */
 	if (budget_check_with_context(device, bytes, NULL) == 0)
 		add_text(comes, device->contexts, "of CUDA contexts when running jobs have ended");
 	add_text(comes, shares.retiring, "of retiring versions when their leases and pins are gone");
-	add_text(comes, shares.ended, "of regions that have ended when their users have gone");
-	add_text(comes, device->still_mapped,
-		 "of revoked leases when their processes have unmapped it or exited");
+	if (to_operator)
+		region_name_mappers(&work->ledger->regions, device, ended, sizeof(ended));
+	add_text(comes, shares.ended, ended);
+	if (to_operator)
+		revoked_name_mappers(work, device, revoked, sizeof(revoked));
+	add_text(comes, device->still_mapped, revoked);
 	add_text(comes, being_freed(device, &shares), "that is being freed");
-	if (!comes[0])
+	if (to_operator)
+		name_regions(work, device, regions);
+	if (!comes[0] && !regions[0])
 		return;
-	snprintf(detail, sizeof(detail), "%.300s, or wait for what comes back:%s", error->detail, comes);
+	snprintf(detail, sizeof(detail), "%.300s%s%s%s", error->detail, regions,
+		 comes[0] ? ", or wait for what comes back:" : "", comes);
 	error_set(error, error->code, detail, "%s", error->message);
 }
 
@@ -160,7 +196,7 @@ int room_check_load(const struct work *work, const struct device *device, uint64
 	int r = budget_check_context(device, error);
 
 	if (r == -ENOSPC) {
-		room_explain(work, device, 0, error);
+		room_explain(work, device, 0, true, error);
 		return r;
 	}
 	r = budget_check_with_context(device, bytes, error);
@@ -168,6 +204,6 @@ int room_check_load(const struct work *work, const struct device *device, uint64
 		r = budget_check(device, bytes + device->context, error);
 	if (r == 0 || room_wait(work, device, bytes, device->context, NULL) != ROOM_NEVER)
 		return 0;
-	room_explain(work, device, bytes, error);
+	room_explain(work, device, bytes, true, error);
 	return r;
 }

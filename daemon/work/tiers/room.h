@@ -4,6 +4,8 @@
 
 #include "../../../base/errors.h"
 
+#include <stdbool.h>
+
 #include <stdint.h>
 
 struct device;
@@ -33,7 +35,9 @@ int room_check_load(const struct work *work, const struct device *device, uint64
 uint64_t room_being_freed(const struct work *work, const struct device *device);
 
 /* Adds to the remedy of a refusal (-ENOSPC) of so many bytes of the device what memory will come back by itself, so that the
- * reader knows whether to wait. Changes nothing if none will. */
-void room_explain(const struct work *work, const struct device *device, uint64_t bytes, struct error *error);
+ * reader knows whether to wait. An operator also learns whose processes still map what has ended, and which regions are in the way: others
+ * may not know of them. */
+void room_explain(const struct work *work, const struct device *device, uint64_t bytes, bool to_operator,
+		  struct error *error);
 
 #endif

@@ -43,7 +43,9 @@ static int check_budget(const struct tier_move *move, const struct device *devic
 	const uint64_t bytes = needed_on(move, device);
 	int r = budget_check_with_context(device, bytes, error);
 
-	return r < 0 ? r : budget_check(device, bytes, error);
+	if (r == 0)
+		r = budget_check(device, bytes, error);
+	return r < 0 || move->version->by_operator ? r : budget_check_users(device, bytes, error);
 }
 
 static int charge_part(struct tier_move *move, uint32_t i, struct error *error)
@@ -86,15 +88,15 @@ static int charge_fds(struct tier_move *move, struct error *error)
 		if (move->memory[i].moves && move->memory[i].onto)
 			count += replica_count_segments(&move->version->replicas[i]);
 	}
-	r = registry_take_fds(move->work->ledger->registry, count, error);
-	if (r < 0)
-		return r;
-	move->fds = count;
-	if (tier_has_memory(move->from))
-		return 0;
-	r = version_charge_fds(move->version, count, error);
-	if (r == 0)
+	if (!tier_has_memory(move->from)) {
+		r = version_charge_fds(move->version, count, error);
+		if (r < 0)
+			return r;
 		move->owner_fds = count;
+	}
+	r = registry_take_fds(move->work->ledger->registry, count, error);
+	if (r == 0)
+		move->fds = count;
 	return r;
 }
 
@@ -173,7 +175,7 @@ bool tiers_await_room(struct tier_move *move, struct error *error)
 		if (work->make_room && work->make_room(work, &need, error) == 0)
 			return true;
 	}
-	room_explain(work, need.device, need.bytes, error);
+	room_explain(work, need.device, need.bytes, move->who.by_operator, error);
 	return false;
 }
 

@@ -59,6 +59,9 @@ void revoked_leave(struct session *session);
 /* A part of a version is being closed. Hands a use of the charge (NULL is fine) to each revoked lease that may still map it. */
 void revoked_keep(struct version *version, uint32_t replica, struct shared_charge *shared);
 
+/* Adds to the text which processes may still map memory of the device by revoked leases, a few of them: ": python (pid 7, uid 1000)". */
+void revoked_name_mappers(const struct work *work, const struct device *device, char *text, size_t size);
+
 uint64_t revoked_count(const struct work *work);
 /* Write revoked leases for the method `clients`: those of a session into its array of leases, and those whose sessions have
  * ended into the array of clients. */

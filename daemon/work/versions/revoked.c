@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 /* ---- making ---- */
@@ -71,6 +72,56 @@ static void unlink_version(struct revoked *revoked)
 	revoked->version = NULL;
 }
 
+/* ---- who pays ---- */
+
+/* A user whose process maps the part, the one that pays already if it does. NULL: only operators' processes do. */
+static const uid_t *find_payer(const struct shared_charge *shared)
+{
+	const uid_t *payer = NULL;
+
+	for (const struct revoked *r = shared->mapped_by; r; r = r->next_of_shared) {
+		if (r->holder->kind == SESSION_ADMIN)
+			continue;
+		if (!payer || shared_charge_is_paid_by(shared, r->holder->peer.uid))
+			payer = &r->holder->peer.uid;
+		if (shared_charge_is_paid_by(shared, *payer))
+			break;
+	}
+	return payer;
+}
+
+/* What an operator took away is charged to a user who can give it back. */
+static void repay(struct shared_charge *shared)
+{
+	const uid_t *payer = find_payer(shared);
+
+	if (!payer || !shared_charge_is_paid_by(shared, *payer))
+		shared_charge_repay(shared, payer);
+}
+
+static void list_shared(struct revoked *revoked, struct shared_charge *shared)
+{
+	struct revoked *first = shared->mapped_by;
+
+	DL_APPEND2(first, revoked, prev_of_shared, next_of_shared);
+	shared->mapped_by = first;
+}
+
+/* The last one gives the charge back. */
+static void unlist_shared(struct revoked *revoked)
+{
+	struct shared_charge *shared = revoked->shared;
+	struct revoked *first = shared->mapped_by;
+
+	if (!revoked->prev_of_shared)
+		return;
+	DL_DELETE2(first, revoked, prev_of_shared, next_of_shared);
+	revoked->prev_of_shared = NULL;
+	shared->mapped_by = first;
+	if (first && shared_charge_is_paid_by(shared, revoked->holder->peer.uid))
+		repay(shared);
+}
+
 /* ---- ending ---- */
 
 void revoked_end(struct revoked *revoked)
@@ -82,6 +133,7 @@ void revoked_end(struct revoked *revoked)
 	DL_DELETE2(revoked->holder->first, revoked, prev_of_holder, next_of_holder);
 	unlink_version(revoked);
 	if (revoked->shared) {
+		unlist_shared(revoked);
 		shared_charge_unmap(revoked->shared);
 		work_later(revoked->holder->work, LATER_ROOM);
 	}
@@ -254,6 +306,35 @@ void revoked_keep(struct version *version, uint32_t replica, struct shared_charg
 			continue;
 		unlink_version(revoked);
 		revoked->shared = shared_charge_map(shared);
+		if (shared)
+			list_shared(revoked, shared);
+	}
+	if (shared && shared->mapped_by)
+		repay(shared);
+}
+
+#define MAPPERS_NAMED 3 /* so that an error's detail has room for the rest */
+
+void revoked_name_mappers(const struct work *work, const struct device *device, char *text, size_t size)
+{
+	size_t used = strlen(text);
+	unsigned named = 0;
+
+	for (const struct revoked_holder *holder = work->revoked->holders; holder && used < size;
+	     holder = holder->next) {
+		const struct revoked *r = holder->first;
+
+		while (r && (!r->shared || r->device != device))
+			r = r->next_of_holder;
+		if (!r)
+			continue;
+		if (named++ == MAPPERS_NAMED) {
+			snprintf(text + used, size - used, " and others");
+			return;
+		}
+		used += (size_t)snprintf(text + used, size - used, "%s%s (pid %d, uid %u)",
+					 named == 1 ? ": " : ", ", holder->peer.command, (int)holder->peer.pid,
+					 (unsigned)holder->peer.uid);
 	}
 }
 

@@ -32,6 +32,7 @@ struct revoked {
 	bool unsent; /* its descriptors never went out: nothing is mapped */
 	struct revoked *prev_of_holder, *next_of_holder;
 	struct revoked *prev_of_version, *next_of_version;
+	struct revoked *prev_of_shared, *next_of_shared; /* of those that may map the same part */
 	struct revoked *next_untold, *next_of_event;
 	UT_hash_handle hh;
 };

@@ -49,6 +49,11 @@ static uint64_t revoked_watch_count(const struct revoked_table *table, uid_t uid
 	return count;
 }
 
+/* Of processes, whoever began them: operators' are among them. */
+static const struct share_table watches = {.all = REVOKED_GONE_MAX,
+					   .most = REVOKED_GONE_PER_UID_MAX,
+					   .noun = "processes whose connections have ended"};
+
 static void unwatched(struct work *work, const struct peer *peer, const char *why)
 {
 	complain(work->net->complaints, peer->uid, COMPLAINT_UNWATCHED,
@@ -59,18 +64,13 @@ static void unwatched(struct work *work, const struct peer *peer, const char *wh
 static bool has_room(struct work *work, const struct peer *peer)
 {
 	const struct revoked_table *table = work->revoked;
-	char why[160];
+	const uint64_t own = revoked_watch_count(table, peer->uid);
+	const struct share_held held = {.own = own, .others = table->watch_count - own};
+	struct error why;
 
-	if (table->watch_count < REVOKED_GONE_MAX &&
-	    revoked_watch_count(table, peer->uid) < REVOKED_GONE_PER_UID_MAX)
+	if (share_check(&watches, &held, peer->uid, 1, &why) == 0)
 		return true;
-	snprintf(
-		why, sizeof(why),
-		"gpuwmd watches %llu processes whose connections have ended, %llu of this user; at most %d and %d",
-		(unsigned long long)table->watch_count,
-		(unsigned long long)revoked_watch_count(table, peer->uid), REVOKED_GONE_MAX,
-		REVOKED_GONE_PER_UID_MAX);
-	unwatched(work, peer, why);
+	unwatched(work, peer, why.message);
 	return false;
 }
 

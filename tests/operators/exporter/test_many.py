@@ -32,8 +32,7 @@ class Scene(stage.Stage):
 
     def __init__(self) -> None:
         super().__init__()
-        self.start_gpuwmd("--set", f"access.observe_group={stage.GROUP}", "--set", "limits.versions_per_uid=1024",
-                          "--set", "limits.fds_per_uid=8192")  # fmt: skip
+        self.start_gpuwmd("--set", f"access.observe_group={stage.GROUP}")
         self.port = self.start_exporter()
         stage.get(self.port, "/healthz")  # it listens to events from now on
         broken = self.models / "broken"
@@ -50,7 +49,10 @@ class Scene(stage.Stage):
     def publish_up_to(self, number: int) -> None:
         for each in range(self.published, number):
             tensors = {"w": numpy.full(1024, each, numpy.float32)}
-            gpuwm.publish(tensors, f"tiny-{each:04}@v1", device="host", bind=False, alias="prod")
+            # No user gets as many.
+            gpuwm.publish(
+                tensors, f"tiny-{each:04}@v1", device="host", bind=False, alias="prod", client=self.admin
+            )
             self.published = each + 1
 
     def state(self) -> Any:

@@ -79,7 +79,7 @@ static void try_begin(unsigned slot)
 		expected = EINVAL;
 	else if (user_publishes[s->user] == PUBLISHES_PER_USER)
 		expected = EDQUOT;
-	else if (used[device] + bytes > BUDGET)
+	else if (used[device] + bytes > BUDGET - BUDGET / 8) /* users' part */
 		expected = ENOSPC;
 	else if (before.there && before.state != VERSION_FAILED)
 		expected = EEXIST;
@@ -114,7 +114,7 @@ static void try_join(unsigned slot)
 		expected = EINVAL;
 	if (s->state != VERSION_BUILDING)
 		expected = EBUSY;
-	if (used[device] + bytes > BUDGET)
+	if (used[device] + bytes > BUDGET - BUDGET / 8) /* users' part */
 		expected = ENOSPC;
 	request.join = &s->publish->id;
 	foretold(publish_begin(ledger.publishes, ledger.registry, ledger.quota, &request, &part, &ledger.error),

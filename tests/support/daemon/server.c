@@ -306,6 +306,6 @@ struct job *new_load(const char *source, const char *tag, uid_t uid)
 
 	strcpy(params.name.ref.model, "m");
 	strcpy(params.name.ref.name, tag);
-	cr_assert_eq(load_job_new(&server->work, &params, uid, &load, &error), 0, "%s", error.message);
+	cr_assert_eq(load_job_new(&server->work, &params, uid, true, &load, &error), 0, "%s", error.message);
 	return &load->job;
 }

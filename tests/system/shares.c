@@ -1,0 +1,228 @@
+/* Two users fill what all share: operators still get in, and so does a third user. */
+#include "region_raw.h"
+#include "user.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+SYSTEM_SUITE(shares);
+
+#define GROUP "daemon" /* of publishers; Debian's gid 1 */
+#define OPEN_TO_ALL "--set", "socket.mode=0666", "--set", "access.publish_group=" GROUP
+#define MANY 512 /* more than any user gets */
+
+#define SHARES_TEST(name, ...)                                                                                 \
+	GPUWMD_TEST_IF(shares, name, NEEDS_ROOT(), gpuwmd_start(OPEN_TO_ALL, __VA_ARGS__ __VA_OPT__(, ) NULL), \
+		       gpuwmd_stop)
+
+/* What this process connects as: the kernel tells gpuwmd who connected. */
+static void become(uid_t uid)
+{
+	const gid_t publishers = getgrnam(GROUP)->gr_gid;
+
+	if (uid) {
+		cr_assert(setgroups(1, &publishers) == 0 && setegid(uid) == 0 && seteuid(uid) == 0);
+		return;
+	}
+	cr_assert(seteuid(0) == 0 && setegid(0) == 0 && setgroups(0, NULL) == 0);
+}
+
+static struct gpuwm_client *client_of(uid_t uid)
+{
+	struct gpuwm_client *client;
+
+	become(uid);
+	client = client_new();
+	become(0);
+	return client;
+}
+
+static int sock_of(const struct gpuwmd *d, uid_t uid)
+{
+	int sock;
+
+	become(uid);
+	sock = raw_client(d->socket);
+	become(0);
+	return sock;
+}
+
+static void says(const char *text, const char *words)
+{
+	cr_expect(strstr(text, words), "\"%s\" does not say \"%s\"", text, words);
+}
+
+/* ---- versions without a name ------------------------------------------- */
+
+struct shelf {
+	struct gpuwm_client *client;
+	struct gpuwm_mapping *mappings[MANY];
+	size_t count;
+};
+
+/* Publishes and holds as many as gpuwmd takes; the last error is the refusal. */
+static void shelf_fill(struct shelf *shelf, uid_t uid)
+{
+	struct gpuwm_publish *publish;
+
+	*shelf = (struct shelf){.client = client_of(uid)};
+	while (shelf->count < MANY && publish_begin(shelf->client, "host", NULL, SMALL(1), &publish) == 0) {
+		OK(publish_fill(publish, SMALL(1)));
+		OK(gpuwm_publish_commit_attached(publish, &shelf->mappings[shelf->count]));
+		shelf->count++;
+	}
+	cr_assert_eq(gpuwm_error()->code, -EDQUOT, "%s", gpuwm_error()->message);
+}
+
+static void shelf_clear(struct shelf *shelf)
+{
+	while (shelf->count > 0)
+		gpuwm_detach(shelf->mappings[--shelf->count]);
+	gpuwm_close(shelf->client);
+}
+
+SHARES_TEST(two_users_who_fill_the_nameless_versions_leave_an_eighth)
+{
+	static struct shelf first, second, third;
+	struct gpuwm_publish *publish;
+
+	shelf_fill(&first, ALICE);
+	cr_expect_eq(first.count, 224);
+	says(gpuwm_error()->message, "of 512, 64 are kept for operators, and other users hold 0");
+	says(gpuwm_error()->detail, "nameless_per_uid in [limits]");
+	shelf_fill(&second, BOB);
+	cr_expect_eq(second.count, 112);
+	says(gpuwm_error()->message, "other users hold 224");
+	shelf_fill(&third, CAROL);
+	cr_expect_eq(third.count, 56);
+	OK(publish_begin(d->admin, "host", NULL, SMALL(1), &publish));
+	OK(gpuwm_publish_abort(publish, NULL));
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	DROP(d, "m@v1");
+	shelf_clear(&first);
+	shelf_clear(&second);
+	shelf_clear(&third);
+}
+
+/* ---- regions ------------------------------------------------------------ */
+
+static int region_of(struct raw_region *ret, int sock, uint64_t bytes)
+{
+	return REGION_CREATE(ret, sock, TEXT("device", "host"), NUMBER("bytes", bytes), NUMBER("chunks", 1));
+}
+
+/* Makes as many as gpuwmd takes. */
+static size_t regions_fill(int sock, struct raw_region made[MANY])
+{
+	size_t count = 0;
+
+	while (count < MANY && region_of(&made[count], sock, KB(64)) == 0)
+		count++;
+	return count;
+}
+
+static void regions_close(int sock, struct raw_region *made, size_t count)
+{
+	while (count > 0)
+		cr_assert_eq(region_close(sock, &made[--count]), 0);
+	close(sock);
+}
+
+SHARES_TEST(two_users_who_fill_the_regions_leave_an_eighth)
+{
+	int first = sock_of(d, ALICE), second = sock_of(d, BOB), admin = raw_client(d->admin_socket);
+	static struct raw_region regions[2][MANY];
+	struct raw_region region;
+
+	cr_expect_eq(regions_fill(first, regions[0]), 112);
+	says(raw_refusal(),
+	     "uid 61001 has all 112 regions that it may have: of 256, 32 are kept for operators");
+	cr_expect_eq(regions_fill(second, regions[1]), 56);
+	says(raw_refusal(), "other users hold 112");
+	cr_expect_eq(region_of(&region, admin, KB(64)), 0, "%s", raw_refusal());
+	regions_close(admin, &region, 1);
+	regions_close(first, regions[0], 112);
+	regions_close(second, regions[1], 56);
+}
+
+/* A region takes a device without a byte behind it. */
+SHARES_TEST(one_region_does_not_take_a_device, "--set", "budget.host=64M", "--set", "model.1.match=kv/*",
+	    "--set", "model.1.share=100%", "--set", "model.1.publish=61001")
+{
+	int sock = sock_of(d, ALICE);
+	struct raw_region region;
+
+	cr_expect_eq(region_of(&region, sock, MB(60)), -EDQUOT);
+	says(raw_refusal(), "uid 61001 may have 28.0 MiB for regions on host");
+	says(raw_refusal(), "of 64.0 MiB, 8.0 MiB are kept for operators");
+	says(raw_refusal(), "share for regions of this name");
+	cr_expect_eq(REGION_CREATE(&region, sock, TEXT("name", "kv/a"), TEXT("device", "host"),
+				   NUMBER("bytes", MB(60)), NUMBER("chunks", 1)),
+		     -EDQUOT, "operators' eighth stays");
+	cr_assert_eq(REGION_CREATE(&region, sock, TEXT("name", "kv/a"), TEXT("device", "host"),
+				   NUMBER("bytes", MB(56)), NUMBER("chunks", 1)),
+		     0, "%s", raw_refusal());
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "v2", LARGE(2)), "m@v2"));
+	says(gpuwm_error()->detail, "gpuwmctl regions --remove kv/a (of uid 61001)");
+	CTL_IS(0, "regions", "--remove", "kv/a");
+	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "v2", LARGE(2)), "m@v2"));
+	says(gpuwm_error()->detail, "of regions that have ended when their users have gone: ");
+	says(gpuwm_error()->detail, ", uid 61001)");
+	DROP(d, "m@v1");
+	regions_close(sock, &region, 1);
+}
+
+/* ---- connections ---------------------------------------------------------- */
+
+/* gpuwmd may have refused the connection, and closed it. */
+static void say_hello(int sock)
+{
+	struct message_writer w;
+
+	raw_request(&w, 1, "hello");
+	message_put_u64(&w, "protocol_min", PROTOCOL_MIN);
+	message_put_u64(&w, "protocol_max", PROTOCOL_MAX);
+	message_put_text(&w, "client", "raw");
+	message_end(&w);
+	cr_assert_eq(message_finish(&w), 0);
+	send(sock, w.buffer.data, w.buffer.size, MSG_NOSIGNAL);
+	message_writer_clear(&w);
+}
+
+static size_t connect_all(const struct gpuwmd *d, uid_t uid, int socks[MANY])
+{
+	size_t count = 0;
+
+	for (;; count++) {
+		become(uid);
+		socks[count] = raw_connect(d->socket);
+		become(0);
+		say_hello(socks[count]);
+		if (raw_code(socks[count]) != 0)
+			break;
+	}
+	close(socks[count]);
+	return count;
+}
+
+SHARES_TEST(two_users_who_fill_the_connections_leave_an_eighth, "--set", "limits.sessions=48")
+{
+	static int first[MANY], second[MANY];
+	size_t count = connect_all(d, ALICE, first), then = connect_all(d, BOB, second);
+	struct gpuwm_client *other = client_of(CAROL);
+
+	cr_expect_eq(count, 21, "half of 48 without 6: %zu", count);
+	cr_expect_eq(then, 11, "%zu", then);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	DROP(d, "m@v1");
+	gpuwm_close(other);
+	while (count > 0)
+		close(first[--count]);
+	while (then > 0)
+		close(second[--then]);
+}
