@@ -8,35 +8,17 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct option_number pid, uid;
 
-/* A number, or the user's name. */
-static int take_uid(const struct option_row *row, const char *text, void *data, struct error *error)
-{
-	const struct passwd *user;
-
-	if (isdigit((unsigned char)text[0]))
-		return take_number(row, text, data, error);
-	/* cppcheck-suppress getpwnamCalled ; there is one thread */
-	user = getpwnam(text);
-	if (!user)
-		return error_set(error, -EINVAL, "gpuwmctl ps lists the users' numbers",
-				 "--%s takes a user's name or number, and there is no user '%s' here",
-				 row->name, text);
-	uid = (struct option_number){.given = true, .value = user->pw_uid};
-	return 0;
-}
-
 static const struct option_row kick_options[] = {
 	{"pid", "all leases of this process, in place of LEASE", "PID", take_number, .into = &pid,
 	 .most = INT32_MAX, .kind = WORD_PID},
-	{"uid", "all leases of this user, by name or number, in place of LEASE", "USER", take_uid, .into = &uid,
-	 .most = UINT32_MAX - 1, .kind = WORD_UID},
+	{"uid", "all leases of this user, by name or number, in place of LEASE", "USER", take_user,
+	 .into = &uid, .most = UINT32_MAX - 1, .kind = WORD_UID},
 	{0},
 };
 

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "exit.h"
 #include "line.h"
+#include "retire_user.h"
 #include "table.h"
 #include "version.h"
 
@@ -15,7 +16,7 @@
 #include <string.h>
 
 static bool aliases_too, waits, force;
-static struct option_number force_after;
+static struct option_number force_after, uid;
 static const struct option_row retire_options[] = {
 	{"aliases", "remove the aliases that name the version, too", .into = &aliases_too},
 	{"wait", "wait until the version is freed, for at most SECONDS if they are given", "[SECONDS]",
@@ -23,6 +24,8 @@ static const struct option_row retire_options[] = {
 	{"force", "revoke its leases", .into = &force},
 	{"after", "how long the holders have until then, such as 30s (default: no time)", "TIME", take_time,
 	 .into = &force_after, .needs = "force", .most = FORCE_AFTER_MS_MAX},
+	{"uid", "all versions of this user, by name or number, with their aliases, in place of REF", "USER",
+	 take_user, .into = &uid, .most = UINT32_MAX - 1, .kind = WORD_UID},
 	{0},
 };
 
@@ -194,9 +197,16 @@ static int retirement_tell(const struct retirement *r)
 
 static int retire_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
-	struct retirement r = {.client = client, .arguments = arguments, .aliases = json_array()};
-	int code = retirement_begin(&r);
+	struct retirement r = {.client = client, .arguments = arguments};
+	int code;
 
+	if ((arguments->positional[0] != NULL) == uid.given || (uid.given && waits))
+		return exit_with(EXIT_USAGE, "gpuwmctl ls lists versions and whose they are",
+				 "retire takes REF or --uid, and --wait with REF only");
+	if (uid.given)
+		return retire_user(client, arguments, (uid_t)uid.value, force ? &force_after.value : NULL);
+	r.aliases = json_array();
+	code = retirement_begin(&r);
 	if (code == EXIT_DONE)
 		code = retirement_ask(&r);
 	if (code == EXIT_DONE)
@@ -207,11 +217,12 @@ static int retire_run(struct gpuwm_client *client, const struct arguments *argum
 
 const struct command command_retire = {
 	.name = "retire",
-	.words = {{"REF", WORD_REF, false}},
+	.words = {{"REF", WORD_REF, true}},
 	.summary = "give no new leases, and free the version after the last one",
 	.about = "gpuwmd frees the version when its last lease and pin are gone.",
 	.options = retire_options,
 	.example = "gpuwmctl retire llama@v1 --wait 60\n"
-		   "gpuwmctl retire llama@v1 --aliases --force --after 30s",
+		   "gpuwmctl retire llama@v1 --aliases --force --after 30s\n"
+		   "gpuwmctl retire --uid 2001",
 	.run = retire_run,
 };

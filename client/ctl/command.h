@@ -136,6 +136,8 @@ option_take_fn take_size;
 option_take_fn take_timeout;
 /* bool: the option is given, and SECONDS are that limit. */
 option_take_fn take_wait_seconds;
+/* A user's number, or name, into a struct option_number. */
+option_take_fn take_user;
 
 /* --device of a command that takes one; it says what it does with it. device: a const char *. */
 #define ROW_DEVICE(device, does)                                                                               \

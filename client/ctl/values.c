@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,4 +217,20 @@ int take_key(const struct option_row *row, const char *text, void *data, struct 
 	*value = '\0';
 	key->fields[key->count++] = (struct gpuwm_key_field){text, value + 1};
 	return name_check(text, error);
+}
+
+int take_user(const struct option_row *row, const char *text, void *data, struct error *error)
+{
+	const struct passwd *user;
+
+	if (isdigit((unsigned char)text[0]))
+		return take_number(row, text, data, error);
+	/* cppcheck-suppress getpwnamCalled ; there is one thread */
+	user = getpwnam(text);
+	if (!user)
+		return error_set(error, -EINVAL, "gpuwmctl clients lists the users' numbers",
+				 "--%s takes a user's name or number, and there is no user '%s' here",
+				 row->name, text);
+	*(struct option_number *)row->into = (struct option_number){.given = true, .value = user->pw_uid};
+	return 0;
 }

@@ -226,3 +226,41 @@ SHARES_TEST(two_users_who_fill_the_connections_leave_an_eighth, "--set", "limits
 	while (then > 0)
 		close(second[--then]);
 }
+
+/* ---- what an operator takes back ------------------------------------------- */
+
+static void publish_of(struct gpuwm_client *client, const char *name)
+{
+	struct gpuwm_publish *publish;
+
+	OK(publish_begin(client, "host", name, SMALL(1), &publish));
+	OK(publish_fill(publish, SMALL(1)));
+	OK(gpuwm_publish_commit(publish, NULL));
+}
+
+SHARES_TEST(retire_takes_back_all_that_a_user_published)
+{
+	struct gpuwm_client *alice = client_of(ALICE), *bob = client_of(BOB);
+	struct gpuwm_mapping *mapping;
+
+	publish_of(alice, "a@v1");
+	publish_of(alice, "a@v2");
+	publish_of(alice, "b@v1");
+	publish_of(bob, "c@v1");
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	OK(gpuwm_attach(bob, "a@v2", NULL, &mapping));
+	CTL_IS(0, "retire", "--uid", "61001");
+	SAYS("3 versions of uid 61001 are retired, and 2 of them freed or being freed");
+	SAYS("a@v2");
+	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "a", "v1", "none") && version_is(d, "b", "v1", "none")));
+	cr_expect(version_is(d, "a", "v2", "retiring"));
+	cr_expect(version_is(d, "c", "v1", "ready") && version_is(d, "m", "v1", "ready"));
+	CTL_IS(0, "-o", "json", "retire", "--uid", "61002", "--force");
+	SAYS("\"retired\":1");
+	CTL_IS(2, "retire", "--uid", "61001", "a@v2");
+	CTL_IS(2, "retire");
+	gpuwm_detach(mapping);
+	DROP(d, "m@v1");
+	gpuwm_close(alice);
+	gpuwm_close(bob);
+}
