@@ -36,7 +36,8 @@ KINDS = (
     (
         "layers",
         re.compile(
-            r"(num|n)_.*layers?$|^layers_per_block$|(^|_)layers$|^depths?$|^num_blocks$|^n_layer$|^d$|_repeats$"
+            r"(num|n)_.*layers?$|^layers_per_block$|(^|_)layers$|^depths?$|^num_blocks(_list)?$"
+            r"|^n_layer$|^d$|_repeats$|^block_config$|^k_sec$"
         ),
     ),
     (
@@ -44,7 +45,7 @@ KINDS = (
         re.compile(
             r"dim(s|ension)?$|dim_per_|size(s)?$|width|channels?(_list)?$|rank|_model$|inner|n_embd"
             r"|filters$|^d_|_d_|units$|features$|channel_size$|kv_channels"
-            r"|^hidden$|dims$|_chs$|^widths?$|^c$|^w0$"
+            r"|^hidden$|dims$|_chs$|^widths?$|^c$|^w0$|growth_rates?$|^k_r$|^inc_sec$"
         ),
     ),
 )
