@@ -191,11 +191,14 @@ static struct standing *find_best(const struct course *course)
 	return best;
 }
 
-/* The pace below which a take from this node is left: any, while another way is not known; or half of the best one that is. */
+/* The pace below which a take from this node is left: any, while another way is not known; or half of the best one that is. What the node
+ * sends beside the one where it redirected has to be more than that one gave. */
 static uint64_t leave_below(const struct course *course, const struct standing *standing, bool redirected)
 {
 	const struct standing *best = find_best(course);
 
+	if (course->asks_more)
+		return standing->rate;
 	if ((redirected && standing->own_rate == 0) || find_unmeasured(course, standing))
 		return UINT64_MAX;
 	return best_rate(best) / TAKERS_FASTER;
@@ -237,7 +240,7 @@ static int try_standing(struct course *course, struct standing *standing, struct
 		.timeout_ms = probes ? PEER_PROBE_MS : LINK_HANDSHAKE_MS,
 		.stay = standing->stay,
 		.pace = course->asks_more ? standing->rate : 0,
-		.leave_below = leave_below(course, standing, course->asks_more),
+		.leave_below = leave_below(course, standing, false),
 	};
 	int r = take_from(fetch, &meeting, error);
 
