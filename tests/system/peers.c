@@ -459,6 +459,8 @@ PEER_TEST(a_copy_has_the_content_of_what_it_was_taken_from)
 	CTL_IS(0, "-o", "json", "ls", "copy");
 	SAYS(source);
 	/* Nothing says that the peer has it for ever. */
+	REFUSES("verify", "copy@v1", "--source");
+	SAYS("copy@v1 has no source: no files are known");
 	REFUSES("demote", "copy@v1", "--to", "files");
 	SAYS("gpuwmctl save copy@v1 FOLDER");
 	cr_expect_eq(peer_stop(), 0);

@@ -72,7 +72,7 @@ int verify_new_of_source(struct work *work, struct version *version, uint32_t re
 	char remedy[3 * NAME_BYTES_MAX];
 	const char *model = model_name(version->model);
 
-	if (version->description)
+	if (description_has_files(version->description))
 		return verify_make(work, version, replica, uid, NULL, ret_job, error);
 	snprintf(remedy, sizeof(remedy), "gpuwmctl save %s@%s FOLDER writes files for it", model, version->tag);
 	return error_set(error, -EINVAL, remedy,
