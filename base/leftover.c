@@ -21,7 +21,8 @@
 #define BOOT_DIGITS 16 /* of the boot's id, which has 32 */
 #define RANDOM_BYTES 8
 #define OF_BYTES_MAX 140 /* of a file's name, in its temporary name */
-_Static_assert(1 + OF_BYTES_MAX + sizeof(MAKER_SIGN) + LEFTOVER_MAKER_BYTES + 1 + 2 * RANDOM_BYTES + sizeof(SUFFIX) <=
+_Static_assert(1 + OF_BYTES_MAX + sizeof(MAKER_SIGN) + LEFTOVER_MAKER_BYTES + 1 + 2 * RANDOM_BYTES +
+			       sizeof(SUFFIX) <=
 		       NAME_MAX,
 	       "a temporary name fits");
 

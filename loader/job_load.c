@@ -39,7 +39,8 @@ static int load_job_run(struct job *job, struct work *work, struct error *error)
 	const int files = ((struct load_job *)job)->files;
 	/* Files that come as descriptors need no root. */
 	const bool own = work->service->own && files < 0;
-	struct roots roots_own = {0}, roots = {(char **)params->roots.items, params->roots.count, NULL};
+	struct roots roots_own = {0},
+		     roots = {.paths = (char **)params->roots.items, .count = params->roots.count};
 	const struct prepare_for gpus = {job->devices, job->device_count, params->wish.choice.cut, job->keep};
 	int r = params->wish.dry_run ? 0 : prepare_start(&gpus, &work->prepare, error);
 

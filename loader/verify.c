@@ -36,6 +36,7 @@ static int verify_source(const struct job_verify_params *params, const struct pa
 		.source = params->source,
 		.roots = {params->roots.items, params->roots.count},
 		.choice = params->choice,
+		.by_publisher = params->by_publisher,
 	};
 
 	return move_compare(&files, part, work, error);

@@ -23,9 +23,9 @@ static uint64_t limit, beat_ms;
 /* exit would wait for the thread that hangs: its destructors and buffers are not needed. */
 static void give_up(void)
 {
-	const enum exit_code code = exit_with(EXIT_TIMEOUT, watched_remedy,
-					      "the file system of %s has not answered for %.1f s", watched,
-					      (double)limit / 1000);
+	const enum exit_code code =
+		exit_with(EXIT_TIMEOUT, watched_remedy, "the file system of %s has not answered for %.1f s",
+			  watched, (double)limit / 1000);
 
 	fflush(stderr);
 	_exit(code);

@@ -9,6 +9,7 @@ struct description {
 	const char *source; /* in the form that a load takes */
 	struct load_choice choice;
 	const char *fingerprint; /* of a version that was taken from a node; NULL: the source are files */
+	bool by_publisher; /* a publisher has described it, who must learn nothing of files of others */
 };
 extern const struct record description_record;
 /* Copies a description. Returns NULL if there is no memory. */

@@ -114,7 +114,9 @@ static void describe_by_load(struct version *version, const struct load_wish *wi
 
 	if (!version->description && (wish->source[0] == '/' || is_peers))
 		version->description = description_new(
-			&(struct description){wish->source, wish->choice, is_peers ? fingerprint : NULL});
+			&(struct description){.source = wish->source,
+					       .choice = wish->choice,
+					       .fingerprint = is_peers ? fingerprint : NULL});
 }
 
 /* A load: the process that makes it checks it too. */

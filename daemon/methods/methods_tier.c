@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* ---- demote, promote, describe ---- */
 
@@ -88,20 +89,73 @@ int method_promote(struct request *request, const void *given, struct error *err
 	return 0;
 }
 
+/* Each job gets a socket, through which the caller passes the files. Sets ret_socks to the caller's ends. After an error the move ends. */
+static int describe_take_files(struct request *request, const struct version *version,
+			       int ret_socks[PARTS_PER_VERSION_MAX], uint32_t *ret_count, struct error *error)
+{
+	struct job_table *table = &request->server->work.jobs;
+	uint64_t jobs[PARTS_PER_VERSION_MAX];
+	const uint32_t count = tiers_jobs(version, jobs);
+	int r = 0;
+
+	*ret_count = 0;
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		r = load_take_files(table, job_find(table, jobs[i]), &ret_socks[*ret_count], error);
+		*ret_count += r == 0;
+	}
+	return r;
+}
+
+static void answer_files(struct request *request, const struct version *version,
+			 const int socks[PARTS_PER_VERSION_MAX], uint32_t count)
+{
+	uint64_t jobs[PARTS_PER_VERSION_MAX], positions[PARTS_PER_VERSION_MAX];
+	struct moves_result result = {.jobs = {jobs, tiers_jobs(version, jobs)}, .files = {positions, count}};
+	struct message_writer w;
+
+	for (uint32_t i = 0; i < count; i++)
+		positions[i] = i;
+	audit_outcome(request->audit, "%u job%s from %llu on", result.jobs.count,
+		      result.jobs.count == 1 ? "" : "s", (unsigned long long)jobs[0]);
+	request_result(request, &w);
+	record_put(&w, request->form->result, &result);
+	request_answer_fds(request, &w, socks, count);
+}
+
 int method_describe(struct request *request, const void *given, struct error *error)
 {
 	const struct describe_params *params = given;
 	const struct tiers_who who = who_asks(request);
-	const struct description description = {.source = params->source};
+	const struct description description = {.source = params->source, .by_publisher = !who.by_operator};
+	struct work *work = &request->server->work;
+	int socks[PARTS_PER_VERSION_MAX];
 	struct version *version;
+	uint32_t count = 0;
 	int r = tier_find_own(request, &params->ref, &version, error);
 
 	if (r == 0)
 		r = params_source(request->server->config, params->source, error);
+	/* The loader may read files that this user may not. */
+	if (r == 0 && !who.by_operator && !params->files)
+		r = error_set(
+			error, -ENOTSUP, "libgpuwm-client of this release passes the files by itself",
+			"who is no operator describes a version by files that it can read: it passes them");
 	if (r == 0)
-		r = tiers_describe(&request->server->work, version, &description, &who, error);
-	if (r == 0)
+		r = tiers_describe(work, version, &description, &who, error);
+	if (r < 0)
+		return r;
+	if (!params->files) {
 		answer_moves(request, version);
+		return 0;
+	}
+	r = describe_take_files(request, version, socks, &count, error);
+	if (r == 0) {
+		answer_files(request, version, socks, count);
+		return 0;
+	}
+	while (count > 0)
+		close(socks[--count]);
+	moves_stop(work, version, error);
 	return r;
 }
 

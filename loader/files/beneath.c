@@ -29,13 +29,13 @@ static const char *below(const char *root, const char *path)
 #define LOOK_AT_LINK (O_PATH | O_NOFOLLOW | O_CLOEXEC) /* at the link itself, if the path ends in one */
 
 /* Returns a descriptor or -errno, as openat2 does. */
-static int open_in(const char *root, const char *rest, int flags)
+static int open_in(const char *root, const char *rest, int flags, enum beneath_links links)
 {
 	int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
 
 	if (folder < 0)
 		return -errno;
-	fd = beneath_open_in(folder, rest, flags, BENEATH_LINKS);
+	fd = beneath_open_in(folder, rest, flags, links);
 	close(folder);
 	return fd;
 }
@@ -65,7 +65,7 @@ static int beneath_refuse(const struct roots *roots, const char *root, const cha
 				 "Linux 5.6 or newer is needed, and a sandbox must allow openat2",
 				 "%s: the kernel has no openat2", path);
 	if (code == -ENOENT) {
-		int link = open_in(root, below(root, path), LOOK_AT_LINK);
+		int link = open_in(root, below(root, path), LOOK_AT_LINK, BENEATH_LINKS);
 
 		if (link >= 0) {
 			close(link);
@@ -101,7 +101,7 @@ int beneath_open(const struct roots *roots, const char *path, int *ret_fd, struc
 		if (!rest)
 			continue;
 		contained = contained ? contained : roots->paths[i];
-		fd = open_in(roots->paths[i], rest, READ);
+		fd = open_in(roots->paths[i], rest, READ, roots->links);
 		if (fd >= 0) {
 			*ret_fd = fd;
 			return 0;

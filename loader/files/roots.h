@@ -2,6 +2,7 @@
 #ifndef GPUWM_LOADER_ROOTS_H
 #define GPUWM_LOADER_ROOTS_H
 
+#include "../../base/beneath.h"
 #include "../../base/errors.h"
 #include "../../base/limits.h"
 
@@ -16,6 +17,7 @@ struct roots {
 	size_t count;
 	const struct handed *
 		handed; /* the files that a load was passed, which takes these alone; NULL: it was passed none */
+	enum beneath_links links; /* below a root: BENEATH_LINKS are followed where they stay there */
 };
 
 /* ---- opening (beneath.c) ---- */

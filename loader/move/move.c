@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the index ----------------------------------------------------------- */
 
@@ -188,15 +189,34 @@ static int move_part(struct move *move)
 static int move_take(struct job *job, const struct message *message, struct packet *packet, struct error *error)
 {
 	struct move *move = (struct move *)job;
-	int r = part_job_take(job, message, packet, error);
+	int r;
 
 	move->params = job->params;
+	move->files = -1;
+	/* It is the last descriptor: those before it are the part's. */
+	if (move->params->files) {
+		if (*move->params->files + 1 != packet->fd_count ||
+		    packet_take_fd(packet, *move->params->files, &move->files) < 0)
+			return error_set(error, -EBADMSG, NULL,
+					 "the job came without the socket for its files");
+		packet->fd_count--;
+	}
+	r = part_job_take(job, message, packet, error);
 	if (r < 0)
 		return r;
 	tier_find(move->params->from, &move->from); /* the message was checked for unknown tiers */
 	tier_find(move->params->to, &move->to);
 	job->keep = move->params->keep;
 	return 0;
+}
+
+static void move_clear(struct job *job)
+{
+	struct move *move = (struct move *)job;
+
+	if (move->files >= 0)
+		close(move->files);
+	part_job_clear(job);
 }
 
 /* A GPU is needed if its memory is read or written. */
@@ -210,31 +230,33 @@ static int move_prepare(const struct move *move, struct prepare **prepare, struc
 }
 
 /* Sets *ret to the roots of the loader's service if it has its own, and otherwise to those of the message. *own is for roots_clear. */
-static int find_roots(const struct work *work, const struct roots *said, struct roots *own, struct roots *ret,
-		      struct error *error)
+static int find_roots(const struct work *work, const struct job_move_params *params, struct roots *own,
+		      struct roots *ret, struct error *error)
 {
+	const struct roots said = {.paths = (char **)params->roots.items, .count = params->roots.count};
 	int r = work->service->own ? roots_read(work->service->file, own, error) : 0;
 
-	*ret = work->service->own ? *own : *said;
+	*ret = work->service->own ? *own : said;
+	ret->links = params->by_publisher ? BENEATH_NO_LINKS : BENEATH_LINKS;
 	return r;
 }
 
 int move_compare(const struct job_move_params *params, const struct part *part, struct work *work,
 		 struct error *error)
 {
-	const struct roots said = {(char **)params->roots.items, params->roots.count, NULL};
 	struct roots own = {0}, roots;
 	struct move move = {
 		.of.part = *part,
 		.from = ON_DEVICE,
 		.to = ON_FILES,
 		.verifies = true,
+		.files = -1,
 		.params = params,
 		.roots = &roots,
 		.work = work,
 		.error = error,
 	};
-	int r = find_roots(work, &said, &own, &roots, error);
+	int r = find_roots(work, params, &own, &roots, error);
 
 	if (r == 0)
 		r = open_index(&move);
@@ -259,12 +281,11 @@ static int move_run(struct job *job, struct work *work, struct error *error)
 {
 	struct move *move = (struct move *)job;
 	const struct job_move_params *params = move->params;
-	const struct roots said = {(char **)params->roots.items, params->roots.count, NULL};
 	struct roots own = {0}, roots;
 	int r = move_prepare(move, &work->prepare, error);
 
 	if (r == 0)
-		r = find_roots(work, &said, &own, &roots, error);
+		r = find_roots(work, params, &own, &roots, error);
 	if (r == 0)
 		r = work_phase(work, "mapping", 0);
 	move->roots = &roots;
@@ -285,4 +306,4 @@ const struct job_kind kind_move = {.name = "move",
 				   .bytes = sizeof(struct move),
 				   .take = move_take,
 				   .run = move_run,
-				   .clear = part_job_clear};
+				   .clear = move_clear};

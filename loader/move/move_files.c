@@ -1,6 +1,7 @@
 #include "move_internal.h"
 
 #include "../devices/lanes.h"
+#include "../../service/log.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -133,6 +134,25 @@ static int open_files(struct move_files *files)
 	return r;
 }
 
+/* What a publisher has described is brought back, or compared, whenever anybody asks for it. Then its files may be others, which that user
+ * may not read: the user learns that they are others, and no more. What he passes he may read. */
+static int files_say_no_more(const struct move *move, int r)
+{
+	const struct job_move_params *params = move->params;
+
+	if (r == 0 || !params->by_publisher || move->files >= 0 || r == -ECANCELED || r == -ECONNRESET ||
+	    r == -ENOMEM || r == -ENOSPC || r == -ENODEV)
+		return r;
+	log_plain("%s (not told: a publisher has described %s@%s by these files)", move->error->message,
+		  params->model, params->tag);
+	return error_set(
+		move->error, -EBADMSG,
+		"bring back the files by which it was described, without links to them; the loader's log has "
+		"the reason",
+		"%s does not have the files by which %s@%s was described", params->source, params->model,
+		params->tag);
+}
+
 int move_from_files(struct move *move)
 {
 	struct move_files files = {.move = move};
@@ -143,7 +163,7 @@ int move_from_files(struct move *move)
 	if (r == 0)
 		r = files_read_all(&files, true);
 	files_close(&files);
-	return r;
+	return files_say_no_more(move, r);
 }
 
 int move_prove(struct move *move)
@@ -154,5 +174,5 @@ int move_prove(struct move *move)
 	if (r == 0)
 		r = files_read_all(&files, false);
 	files_close(&files);
-	return r;
+	return files_say_no_more(move, r);
 }

@@ -24,6 +24,7 @@ struct move {
 	/* while it runs */
 	const struct job_move_params *params; /* the job's */
 	const struct roots *roots;
+	int files; /* the socket that brings the files of a publisher who describes the version; -1: there is none */
 	struct work *work;
 	struct prepare *prepare; /* NULL: there are no GPUs */
 	struct index_map index;
@@ -82,6 +83,7 @@ struct files_list {
 
 struct move_files {
 	struct move *move;
+	struct handed handed; /* those that a publisher has passed */
 	struct source source;
 	struct cut cut; /* of the source, if the job's version was cut */
 	/* plain: the bytes lie in memory as in the file, or as in the share of a cut; strided: in another order */

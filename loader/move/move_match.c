@@ -223,11 +223,51 @@ static int find_rank(struct move_files *files)
 
 /* ---- opening ---------------------------------------------------------------- */
 
+/* The files that a publisher has passed are those that the loader will find by the path, when the version comes back. */
+static int check_path(struct move_files *files)
+{
+	const struct move *move = files->move;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < files->source.file_count; i++) {
+		const struct source_file *passed = &files->source.files[i];
+		struct source_file found;
+		struct error why;
+
+		if (source_file_open(move->roots, passed->path, &found, &why) == 0) {
+			if (found.stat.st_dev != passed->stat.st_dev ||
+			    found.stat.st_ino != passed->stat.st_ino)
+				r = -EACCES;
+			source_file_close(&found);
+		} else {
+			r = -EACCES;
+		}
+	}
+	return r == 0 ? 0
+		      : error_set(move->error, r, "no link below a root may lead to them",
+				  "%s is not where the files lie that were passed", move->params->source);
+}
+
+static int open_passed(struct move_files *files)
+{
+	const struct move *move = files->move;
+	struct roots roots = *move->roots;
+	int r = handed_receive(move->files, move->params->source, move->work, &files->handed, move->error);
+
+	roots.handed = &files->handed;
+	if (r == 0)
+		r = source_open(move->params->source, &move->params->choice, &roots, &files->source,
+				move->error);
+	return r < 0 ? r : check_path(files);
+}
+
 int files_open(struct move_files *files)
 {
 	const struct job_move_params *params = files->move->params;
 	struct error *error = files->move->error, why;
-	int r = source_open(params->source, &params->choice, files->move->roots, &files->source, error);
+	int r = files->move->files >= 0 ? open_passed(files)
+					: source_open(params->source, &params->choice, files->move->roots,
+						      &files->source, error);
 
 	/* The remedies of a load are about files that were never loaded. */
 	if (r == -ENOENT || r == -EBADMSG) {
@@ -247,4 +287,5 @@ void files_close(struct move_files *files)
 	free(files->strided.index);
 	cut_clear(&files->cut);
 	source_close(&files->source);
+	handed_close(&files->handed);
 }

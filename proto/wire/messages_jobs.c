@@ -98,6 +98,7 @@ const struct message_form form_verify = {
 
 static const struct record_field moves_result_rows[] = {
 	FIELD_U64S(struct moves_result, jobs, PARTS_PER_VERSION_MAX),
+	FIELD_U64S_MAYBE(struct moves_result, files, PARTS_PER_VERSION_MAX),
 };
 static const struct record moves_result = {RECORD(struct moves_result, moves_result_rows)};
 
@@ -135,6 +136,7 @@ const struct message_form form_promote = {
 static const struct record_field describe_params_rows[] = {
 	FIELD_REF(struct describe_params, ref),
 	FIELD_TEXT(struct describe_params, source, PATH_BYTES_MAX),
+	FIELD_BOOL_OR(struct describe_params, files, false),
 };
 static const struct record describe_params = {RECORD(struct describe_params, describe_params_rows)};
 

@@ -81,6 +81,7 @@ extern const struct message_form form_describe;
 struct describe_params {
 	struct reference ref;
 	const char *source;
+	bool files; /* the caller passes the files of the folder `source`, to show that it may read them */
 };
 
 /* demote, promote, describe */
@@ -89,6 +90,10 @@ struct moves_result {
 		const uint64_t *items;
 		uint32_t count;
 	} jobs; /* one for each part that moves; none if nothing has to move */
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} files; /* of `describe` with files: the positions of the sockets that take them, one for each job */
 };
 
 extern const struct message_form form_jobs;

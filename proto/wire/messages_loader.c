@@ -80,6 +80,7 @@ static const struct record_field job_verify_params_rows[] = {
 	FIELD_TEXT_MAYBE(struct job_verify_params, source, PATH_BYTES_MAX),
 	FIELD_TEXTS_MAYBE(struct job_verify_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
 	FIELD_SPLICE(struct job_verify_params, choice, struct load_choice, &load_choice_record),
+	FIELD_BOOL_OR(struct job_verify_params, by_publisher, false),
 };
 static const struct record job_verify_params = {
 	RECORD(struct job_verify_params, job_verify_params_rows),
@@ -124,6 +125,8 @@ static const struct record_field job_move_params_rows[] = {
 	FIELD_TEXTS_MAYBE(struct job_move_params, roots, ROOTS_MAX, PATH_BYTES_MAX),
 	FIELD_SPLICE(struct job_move_params, choice, struct load_choice, &load_choice_record),
 	FIELD_MAP_MAYBE(struct job_move_params, again, struct job_again, &job_again_record),
+	FIELD_BOOL_OR(struct job_move_params, by_publisher, false),
+	FIELD_U64_MAYBE(struct job_move_params, files),
 };
 static const struct record job_move_params = {
 	RECORD(struct job_move_params, job_move_params_rows),

@@ -69,6 +69,7 @@ struct job_verify_params {
 		uint32_t count;
 	} roots;
 	struct load_choice choice;
+	bool by_publisher; /* as in a move */
 };
 
 /* Beside these the message has a part: the index, and the segments if both `from` and `to` are tiers with memory. */
@@ -93,6 +94,11 @@ struct job_move_params {
 	} roots;
 	struct load_choice choice;
 	const struct job_again *again; /* of a source that is a peer's */
+	/* A publisher has described the version by these files. No link below a root is followed to them, and an error tells nothing of
+	 * what is in them: others may have put files there since which that user may not read. */
+	bool by_publisher;
+	const uint64_t *
+		files; /* the position of the socket through which that user passes the files; NULL: there is none */
 };
 
 /* Beside these the message has a part, of which the loader makes a copy. */

@@ -162,6 +162,36 @@ def test_an_operator_sets_and_removes_an_alias(versions: tuple[str, str], daemon
     assert gpuwm.attach(versions[1]).version.id == two  # the version stays
 
 
+def test_a_publisher_describes_by_files_that_it_passes(
+    client: gpuwm.Client, daemon: Daemon
+) -> None:
+    folder = daemon.models / "described"
+    folder.mkdir()
+    path = folder / "model.safetensors"
+    write_safetensors(path, {"a": ONES})
+    ref = "described@v1"
+    with path.open("rb") as file:
+        files = {path.name: file.fileno()}
+        client.load("hf:acme/tiny@0123abc", ref, devices=daemon.device, files=files).wait(60)
+    assert [job.wait(60) for job in client.describe(ref, folder)] == [True]
+    for job in daemon.admin.demote(ref, "files"):
+        job.wait(60)
+    for job in daemon.admin.promote(ref):
+        job.wait(60)
+    assert [job.wait(60) for job in daemon.admin.verify(ref, source=True)] == [True]
+    # The loader may read what a link leads to, and this user perhaps not.
+    other = path.rename(daemon.models / "other.safetensors")
+    path.symlink_to("../other.safetensors")
+    with pytest.raises(gpuwm.Error, match="can't be opened"):
+        client.describe(ref, folder)
+    with pytest.raises(gpuwm.Damaged, match="does not have the files by which described@v1") as caught:
+        daemon.admin.verify(ref, source=True)[0].wait(60)
+    assert "tensor" not in str(caught.value)
+    other.unlink()
+    daemon.admin.remove_alias("described", "current")
+    daemon.admin.retire(ref, wait=60)
+
+
 def test_aliases_that_can_not_be_set(versions: tuple[str, str], daemon: Daemon) -> None:
     model, admin = versions[0].partition("@")[0], daemon.admin
     with pytest.raises(gpuwm.NotFound):

@@ -59,8 +59,8 @@ static void make_body(void)
 	must(part.sizes, "out of memory");
 	part.sizes[0] = part.sizes[1] = part.sizes[2] = part.bytes = MIB(2);
 	must(version_adopt_replica(version, &part, &error) == 0, "no part");
-	version->description = description_new(
-		&(struct description){"/models/m", {.ranks = &(const uint64_t){2}, .cut = "a plan"}});
+	version->description = description_new(&(struct description){
+		.source = "/models/m", .choice = {.ranks = &(const uint64_t){2}, .cut = "a plan"}});
 	must(version->description, "out of memory");
 	put_body(version, &ledger.devices);
 	ledger_clear(&ledger);

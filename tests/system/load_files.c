@@ -224,3 +224,50 @@ USERS_TEST(a_user_sees_and_cancels_its_own_load_only)
 	user_end(&bob);
 	DROP(d, "m@v1");
 }
+
+static int describe(struct gpuwm_client *client, const char *folder)
+{
+	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
+	size_t count = 0;
+	int r = gpuwm_describe(client, "m@v1", folder, jobs, &count);
+
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = gpuwm_job_wait(client, jobs[i], 30000);
+	return r;
+}
+
+/* The loader may read what a publisher may not. So it compares files that come from the publisher, and later no others. */
+GPUWMD_TEST(load_files, a_publisher_describes_by_files_that_it_passes)
+{
+	struct gpuwm_client *client = client_new();
+	char folder[200], file[240], other[240];
+	uint64_t job;
+
+	snprintf(folder, sizeof folder, "%s/mine", d->root);
+	snprintf(file, sizeof file, "%s/model.safetensors", folder);
+	snprintf(other, sizeof other, "%s/other.safetensors", d->root);
+	OK(load_file(d, client, "m@v1", open_checkpoint(d), &job));
+	OK(gpuwm_job_wait(client, job, -1));
+	FAILS(ENOENT, describe(client, folder));
+	cr_assert_eq(mkdir(folder, 0755), 0);
+	FAILS(ENOENT, describe(client, folder));
+	cr_assert_eq(rename(checkpoint_write(d, "same", SMALL(1)), file), 0);
+	OK(describe(client, folder));
+	CTL_IS(0, "demote", "m@v1", "--to", "files", "--wait");
+	CTL_IS(0, "promote", "m@v1", "--wait");
+	CTL_IS(0, "verify", "m@v1", "--source", "--wait");
+	/* Another file with the same bytes is no secret, but a link to it might lead to one. */
+	cr_assert_eq(rename(file, other) | symlink("../other.safetensors", file), 0);
+	FAILS(ELOOP, describe(client, folder));
+	CTL_IS(9, "verify", "m@v1", "--source", "--wait");
+	SAYS("does not have the files by which m@v1 was described");
+	unlink(file);
+	cr_assert_eq(rename(checkpoint_write(d, "differs", SMALL(2)), file), 0);
+	CTL_IS(9, "verify", "m@v1", "--source", "--wait");
+	SAYS("does not have the files by which m@v1 was described");
+	cr_assert(!strstr(output, "tensor"), "%s", output);
+	FAILS(EBADMSG, describe(client, folder));
+	cr_assert(strstr(gpuwm_error()->message, "tensor"), "it may read them: %s", gpuwm_error()->message);
+	gpuwm_close(client);
+	DROP(d, "m@v1");
+}

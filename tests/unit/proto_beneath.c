@@ -146,5 +146,6 @@ Test(beneath, makes_only_files_of_its_own)
 	cr_expect_eq(beneath_make(folder, "new", O_WRONLY, 0600, &st), -EEXIST);
 	cr_expect_eq(beneath_make(folder, "out", O_WRONLY, 0600, &st), -EEXIST);
 	cr_assert_eq(mkfifoat(folder, "fifo", 0600), 0);
-	cr_expect_eq(beneath_make(folder, "fifo", O_WRONLY, 0600, &st), -EEXIST, "it does not wait for a reader");
+	cr_expect_eq(beneath_make(folder, "fifo", O_WRONLY, 0600, &st), -EEXIST,
+		     "it does not wait for a reader");
 }

@@ -1,5 +1,6 @@
 /* What operators ask for: load, swap, pin, retire, drain, reload. */
 #include "../request/call.h"
+#include "load_files.h"
 #include "../json.h"
 #include "../key.h"
 
@@ -16,75 +17,6 @@ static int operate_check(struct gpuwm_client *client, const char *text, const ch
 	if (r == 0 && !text)
 		r = error_set(error, -EINVAL, NULL, "%s was not given", what);
 	return r;
-}
-
-/* ---- the files of a load, on their way to the loader ---- */
-
-/* The message with the files. A zeroed one has no files. */
-struct load_files {
-	struct message_writer message;
-	int fds[PACKET_FDS_MAX]; /* the caller's */
-	size_t count;
-};
-
-/* A name takes 3 bytes more than its text, and the message around them some 40. */
-static_assert(LOAD_FILES_MAX * (LOAD_FILE_NAME_BYTES_MAX + 3) + 64 <= PACKET_BYTES_MAX,
-	      "the names fit a packet");
-
-static int load_files_check(const struct gpuwm_load_file *list, size_t count, struct error *error)
-{
-	if (count > LOAD_FILES_MAX)
-		return error_set(error, -E2BIG, "leave out files that the model does not need",
-				 "the load is passed %zu files, and %d are possible", count, LOAD_FILES_MAX);
-	for (size_t i = 0; i < count; i++) {
-		if (!list[i].name || list[i].fd < 0)
-			return error_set(error, -EINVAL, NULL, "file %zu of the load has no %s", i,
-					 list[i].name ? "descriptor" : "name");
-		if (strlen(list[i].name) > LOAD_FILE_NAME_BYTES_MAX)
-			return error_set(error, -EINVAL, NULL,
-					 "the name of file %zu of the load has %zu bytes, and %d are possible",
-					 i, strlen(list[i].name), LOAD_FILE_NAME_BYTES_MAX);
-	}
-	return 0;
-}
-
-/* Makes the message, so that what is wrong with it shows before the load is asked for. Without files it does nothing.
- * Returns 0. Fails with -EINVAL if a file has no name, a name that is too long, or no descriptor, -E2BIG if there are more than
- * LOAD_FILES_MAX, and -ENOMEM. */
-static int load_files_prepare(struct load_files *files, const struct gpuwm_load_file *list, size_t count,
-			      struct error *error)
-{
-	const char *names[LOAD_FILES_MAX];
-	int r = list ? load_files_check(list, count, error) : 0;
-
-	if (r < 0 || !list || count == 0)
-		return r;
-	for (size_t i = 0; i < count; i++) {
-		names[i] = list[i].name;
-		files->fds[i] = list[i].fd;
-	}
-	files->count = count;
-	message_write_notification(&files->message, &form_hand_files,
-				   &(struct hand_files_params){.names = {names, (uint32_t)count}});
-	r = message_finish(&files->message);
-	return r < 0 ? error_set(error, r, NULL, "out of memory for the names of %zu files", count) : 0;
-}
-
-/* Sends the message through the socket at this position of the packet (NULL: there is none), and closes the socket: the
- * descriptors lie in it until the loader takes them. Returns 0. Fails with -EPROTO, or an errno of the sending. */
-static int load_files_send(struct load_files *files, struct packet *packet, const uint64_t *position,
-			   struct error *error)
-{
-	const msgpack_sbuffer *text = &files->message.buffer;
-	int sock, r;
-
-	if (!position || packet_take_fd(packet, *position, &sock) < 0)
-		return error_set(error, -EPROTO, NULL, "load: the socket for the files is missing");
-	r = packet_send(sock, text->data, text->size, files->fds, files->count);
-	close(sock);
-	return r < 0 ? error_set(error, r, "the load fails: begin it again",
-				 "passing %zu files to the loader failed: %s", files->count, strerror(-r))
-		     : 0;
 }
 
 /* ---- load, swap, pin and the others ---- */

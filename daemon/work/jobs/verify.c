@@ -104,6 +104,7 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 	if (files) {
 		params.source = files->source;
 		params.choice = files->choice;
+		params.by_publisher = files->by_publisher;
 		params.roots.items = (const char *const *)config->roots;
 		params.roots.count = (uint32_t)config->root_count;
 	}

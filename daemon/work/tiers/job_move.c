@@ -82,11 +82,15 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 					 .to = tier_name(move->describes ? ON_FILES : move->to),
 					 .keep = job->by_operator && job->devices[0]->context > 0 &&
 						 config->keep_context_s > 0};
+	static const uint64_t behind_index = 1;
+	size_t count;
 	struct part part;
 
 	if (files) {
 		params.source = files->source;
 		params.choice = files->choice;
+		params.by_publisher = files->by_publisher;
+		params.files = job->publisher_sock >= 0 ? &behind_index : NULL;
 		params.roots.items = (const char *const *)config->roots;
 		params.roots.count = (uint32_t)config->root_count;
 		params.again = files->fingerprint ? &again : NULL;
@@ -95,7 +99,10 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 	replica_list(replica, &part);
 	if (files) /* their memory is not needed: the index has the digests */
 		part.segment_count = 0;
-	return part_write(w, &part, ret_fds);
+	count = part_write(w, &part, ret_fds);
+	if (params.files)
+		ret_fds[count++] = job->publisher_sock;
+	return count;
 }
 
 /* ---- the end ---- */
@@ -138,6 +145,7 @@ const struct job_actions job_move = {
 	.is_of_part = true,
 	.put = job_move_put,
 	.end = job_move_end,
+	.clear = job_close_socket, /* until then the socket is the job's, for another loader */
 	.free = job_move_free,
 	.is_storing = is_storing,
 };
