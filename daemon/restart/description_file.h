@@ -174,14 +174,15 @@ int description_names_read(const void *body, size_t bytes, struct description_na
  * other -errno; then the ledger has no such version, but may have its devices. */
 int description_take(struct description_reading *reading, const struct version_id *id, struct ledger *ledger,
 		     struct version **ret_version, struct error *error);
-/* Adds the devices that the ledger does not have, in their order. Call it before description_take. Fails with -EUCLEAN and -ENOMEM. */
-int description_take_devices(const struct described_names *names, struct device_table *table,
-			     struct error *error);
-/* Sets the members of a taken version that the names' file has. Leaves out a pin that can't be adopted. */
-void description_take_named(struct version *version, const struct named_version *named);
+/* The next four leave out an entry that can't be adopted, say in the log which one and why, and return how many, or whether it was. */
+
+/* Adds the devices that the ledger does not have, in their order. Call it before description_take. */
+uint32_t description_take_devices(const struct described_names *names, struct device_table *table);
+/* Sets the members of a taken version that the names' file has. Returns how many pins it left out. */
+uint32_t description_take_named(struct version *version, const struct named_version *named);
 /* Adds an alias. Returns false if it can't be adopted, or its version is not there. */
 bool description_take_alias(const struct kept_alias *kept, const struct ledger *ledger);
-/* Sets the owners of models. One whose versions are not there is reserved (registry_adopt_owner). Fails with -ENOMEM. */
-int description_take_owners(const struct described_names *names, struct ledger *ledger, struct error *error);
+/* Sets the owners of models. One whose versions are not there is reserved (registry_adopt_owner). */
+uint32_t description_take_owners(const struct described_names *names, struct ledger *ledger);
 
 #endif

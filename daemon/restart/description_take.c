@@ -1,6 +1,8 @@
 /* The bodies of descriptions, as they are read. */
 #include "description_file.h"
 
+#include "../../service/log.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,21 +169,35 @@ int description_names_read(const void *body, size_t bytes, struct description_na
 	return read_map(&described_names_record, body, bytes, &ret->message, &ret->kept, error);
 }
 
-int description_take_devices(const struct described_names *names, struct device_table *table,
-			     struct error *error)
+uint32_t description_take_devices(const struct described_names *names, struct device_table *table)
 {
-	int r = take_devices(names->devices.items, names->devices.count, table, error);
+	uint32_t left_out = 0;
+	struct error why;
 
-	return r == -ENOMEM || r == 0 ? r : error_set(error, -EUCLEAN, NULL, "its devices: %s", error->message);
+	for (uint32_t i = 0; i < names->devices.count; i++) {
+		if (take_devices(&names->devices.items[i], 1, table, &why) == 0)
+			continue;
+		log_error("the device %s of the descriptions did not come back: %s", names->devices.items[i].id,
+			  why.message);
+		left_out++;
+	}
+	return left_out;
 }
 
-void description_take_named(struct version *version, const struct named_version *named)
+uint32_t description_take_named(struct version *version, const struct named_version *named)
 {
-	struct error error;
+	uint32_t left_out = 0;
+	struct error why;
 
 	version->last_used_ms = named->last_used_ms;
-	for (uint32_t i = 0; i < named->pins.count; i++)
-		version_adopt_pin(version, named->pins.items[i], &error);
+	for (uint32_t i = 0; i < named->pins.count; i++) {
+		if (version_adopt_pin(version, named->pins.items[i], &why) == 0)
+			continue;
+		log_error("the pin \"%s\" of %s@%s did not come back: %s", named->pins.items[i],
+			  model_name(version->model), version->tag, why.message);
+		left_out++;
+	}
+	return left_out;
 }
 
 static struct version *version_of(const struct ledger *ledger, const struct kept_alias *kept,
@@ -201,26 +217,31 @@ bool description_take_alias(const struct kept_alias *kept, const struct ledger *
 {
 	struct version *version = version_of(ledger, kept, kept->version);
 	struct version *before = kept->before ? version_of(ledger, kept, kept->before) : NULL;
-	struct error error;
+	struct error why;
+	int r = version ? registry_adopt_alias(ledger->registry, version, kept->name, kept->generation, &why)
+			: error_set(&why, -ENOENT, NULL, "it names no version of this model");
 
-	if (!version ||
-	    registry_adopt_alias(ledger->registry, version, kept->name, kept->generation, &error) < 0)
-		return false;
-	if (before)
-		registry_adopt_before(ledger->registry, before, kept->name, &error);
-	return true;
+	if (r == 0 && before)
+		r = registry_adopt_before(ledger->registry, before, kept->name, &why);
+	if (r < 0)
+		log_error("the alias %s@%s, or what it named before, did not come back: %s", kept->model,
+			  kept->name, why.message);
+	return r == 0;
 }
 
-int description_take_owners(const struct described_names *names, struct ledger *ledger, struct error *error)
+uint32_t description_take_owners(const struct described_names *names, struct ledger *ledger)
 {
-	int r = 0;
+	uint32_t left_out = 0;
+	struct error why;
 
-	for (uint32_t i = 0; r == 0 && i < names->owners.count; i++) {
+	for (uint32_t i = 0; i < names->owners.count; i++) {
 		const struct kept_owner *kept = &names->owners.items[i];
+		const struct model_owner owner = {true, kept->by_operator, (uid_t)kept->uid};
 
-		r = registry_adopt_owner(ledger->registry, kept->model,
-					 &(struct model_owner){true, kept->by_operator, (uid_t)kept->uid},
-					 error);
+		if (registry_adopt_owner(ledger->registry, kept->model, &owner, &why) == 0)
+			continue;
+		log_error("the owner of the model \"%s\" did not come back: %s", kept->model, why.message);
+		left_out++;
 	}
-	return r;
+	return left_out;
 }

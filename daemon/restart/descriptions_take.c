@@ -11,6 +11,7 @@ struct taking {
 	struct descriptions *d;
 	bool adopts; /* the ledger gets what it does not have */
 	uint64_t adopted;
+	uint32_t left_out; /* pins */
 	uint64_t unknown; /* versions that the ledger does not have, and does not get */
 	struct named_version *left; /* d->left.versions, to be filled */
 	struct error first; /* of a file that is left */
@@ -75,7 +76,7 @@ static void take_file(struct taking *t, const struct named_version *named)
 		description_file_close(&reading);
 	}
 	if (r == 0) {
-		description_take_named(version, named);
+		t->left_out += description_take_named(version, named);
 		version->restores = named->resident;
 		t->adopted++;
 		file->came = true;
@@ -109,29 +110,28 @@ static void take_named(struct taking *t, const struct named_version *named)
 	}
 }
 
-static int take_all_named(struct taking *t, const struct described_names *names, struct error *error)
+/* An entry that is wrong costs itself, and is named. */
+static void take_all_named(struct taking *t, const struct described_names *names)
 {
-	uint32_t left_out = 0;
-	int r = t->adopts ? description_take_devices(names, &t->d->ledger->devices, error) : 0;
+	uint32_t devices = t->adopts ? description_take_devices(names, &t->d->ledger->devices) : 0, aliases = 0,
+		 owners = 0;
 
-	if (r < 0)
-		return r;
 	for (uint32_t i = 0; i < names->versions.count; i++)
 		take_named(t, &names->versions.items[i]);
 	for (uint32_t i = 0; i < names->aliases.count; i++) {
 		const struct described *file = described_find(t->d, names->aliases.items[i].version);
 
 		if (file && file->came)
-			left_out += !description_take_alias(&names->aliases.items[i], t->d->ledger);
+			aliases += !description_take_alias(&names->aliases.items[i], t->d->ledger);
 	}
-	if (left_out > 0)
-		log_warning("%s: aliases that did not come back: %u", t->d->path, left_out);
 	/* Owners are in the state too, which is newer. */
-	if (t->adopts && description_take_owners(names, t->d->ledger, error) < 0) {
-		log_error("%s: owners did not come back: %s", t->d->path, error->message);
+	if (t->adopts)
+		owners = description_take_owners(names, t->d->ledger);
+	if (owners > 0) /* nobody but operators gets those models */
 		registry_note_unnamed(t->d->ledger->registry);
-	}
-	return 0;
+	if (devices + t->left_out + aliases + owners > 0)
+		log_warning("%s: what did not come back: %u devices, %u pins, %u aliases, %u owners",
+			    t->d->path, devices, t->left_out, aliases, owners);
 }
 
 static int take_by_names(struct taking *t, struct error *error)
@@ -146,7 +146,7 @@ static int take_by_names(struct taking *t, struct error *error)
 	if (r == 0) {
 		d->read_body = reading.body;
 		reading.body = NULL;
-		r = take_all_named(t, &d->read.kept, error);
+		take_all_named(t, &d->read.kept);
 	}
 	if (r == 0) { /* the names are not written again before they change */
 		d->names = malloc(reading.body_bytes);

@@ -143,3 +143,28 @@ TestBetween(descriptions, are_older_than_the_state, begin(), end())
 	cr_expect_not(v1->restores);
 	v1->tier = v1->moving_to = ON_DEVICE;
 }
+
+/* Each wrong entry is left out, counted, and named in the log; those behind it come back. */
+TestBetween(descriptions, a_wrong_entry_of_the_names_costs_itself, begin(), end())
+{
+	static const char *const pins[] = {"first", "no@name", "last"};
+	const struct named_version named = {.pins = {pins, 3}};
+	const struct kept_device devices[] = {
+		{.id = "no device", .kind = "host", .name = "x", .total = 1, .granularity = 1},
+		{.id = "host", .kind = "no kind", .name = "x", .total = 1, .granularity = 1},
+	};
+	const struct kept_owner owners[] = {{"m", 7, false}, {"n", 8, false}};
+	const struct described_names names = {.devices = {devices, 2}, .owners = {owners, 2}};
+	const struct version_id unknown = {{1}};
+	struct device_table table = {0};
+	struct error none;
+
+	cr_expect_eq(description_take_named(v1, &named), 1);
+	cr_expect_eq(v1->pin_count, 2);
+	cr_expect_eq(description_take_devices(&names, &table), 2);
+	device_table_clear(&table);
+	cr_expect_not(description_take_alias(&(struct kept_alias){"m", "current", &unknown, 1, NULL},
+					     &server->ledger));
+	cr_expect_eq(description_take_owners(&names, &server->ledger), 0);
+	cr_assert_eq(version_unpin(v1, "first", &none) | version_unpin(v1, "last", &none), 0);
+}
