@@ -25,6 +25,7 @@ from .recipes import Inputs, Library
 BATCH = 1
 SIDE = 32  # of an image, or of what stands for it
 LEAST_SIDE = 8
+COMPRESSED = 8  # pixels of a side become one
 FRAMES = 5  # of a video: one, and a multiple of the four that models compress into one
 TOKENS = 16
 WIDTH, POOLED = 24, 20  # of texts; an error says which of them a module takes in another width
@@ -141,6 +142,13 @@ def _samples(model: nn.Module) -> Iterator[torch.Tensor]:
     yield torch.randn(BATCH, channels, side * side)
 
 
+def _controls(model: nn.Module) -> Iterator[torch.Tensor]:
+    """Images that say what a sample has to look like, before they are compressed as it is."""
+    side = COMPRESSED * min(SIDE, _field(model, "sample_size", otherwise=SIDE))
+    yield torch.randn(BATCH, _field(model, "conditioning_channels", otherwise=3), side, side)
+    yield from _samples(model)
+
+
 def _texts(_model: nn.Module) -> Iterator[torch.Tensor]:
     yield torch.randn(BATCH, TOKENS, WIDTH)
 
@@ -190,7 +198,7 @@ VALUES: dict[str, Any] = {
     "sample": _samples,
     "x": _samples,
     "hidden_states": _samples,
-    "controlnet_cond": _samples,
+    "controlnet_cond": _controls,
     "control_hidden_states": _samples,
     "encoder_hidden_states": _texts,
     "pooled_projections": _pooled,

@@ -156,7 +156,8 @@ def _layers(fields: dict[str, Any], rule: Rule) -> dict[int, int]:
     counts = [
         value for name, value in fields.items() if rule.layers and kind_of(str(name)) == "layers"
     ]
-    stages = {len(each) for each in counts if isinstance(each, (list, tuple))}
+    lists = [each for each in counts if isinstance(each, (list, tuple))]
+    stages = {len(each) for each in lists if all(map(_is_number, each))}
     return {
         each: _capped(each, TOP_LAYERS)
         for each in counts

@@ -89,7 +89,8 @@ def _section(library: str) -> list[str]:
 
 def _only(row: dict[str, Any]) -> str:
     """If other modules of the model ran than the model itself, or not all models of a pipeline."""
-    return f" ({', '.join(row['ran'])} only)" if row.get("unrun") else ""
+    tops = [path for path in row.get("ran", []) if "." not in path] or row.get("ran", [])
+    return f" ({', '.join(tops)} only)" if row.get("unrun") else ""
 
 
 def _words(row: dict[str, Any]) -> str:

@@ -69,6 +69,13 @@ def test_what_a_configuration_leaves_open_is_set_by_the_rule_for_it() -> None:
     assert small.inner.vocab_size == shrink.TOP_VOCABULARY
 
 
+def test_a_list_of_the_kinds_of_layers_is_as_long_as_there_are_layers() -> None:
+    small = shrink.smaller({"num_layers": 6, "attention_layers": ["global", "local"] * 3}, FEWER)
+    assert small == {"num_layers": 2, "attention_layers": ["global", "local"]}
+    stages = {"num_layers": 2, "depths": [4, 8]}
+    assert shrink.smaller(stages, FEWER) == {"num_layers": 2, "depths": [2, 2]}
+
+
 def test_stages_and_dictionaries_become_small_in_depth() -> None:
     given = {"blocks": (Stage(d=9, c=256), Stage(d=1, c=512)), "stem": {"num_blocks": (4, 4)}}
     assert shrink.smaller(given, FEWER) == {
