@@ -52,6 +52,7 @@ KINDS = (
 TOP_VOCABULARY = 1024
 TOP_POSITIONS = 4096
 TOP_LAYERS = 2
+MOST_STAGES = 8  # most models have four
 TOP_EXPERTS = 8
 TOP_ROUTING = 2  # experts of a token, groups of experts
 TOP_IMAGE = 256
@@ -157,7 +158,7 @@ def _layers(fields: dict[str, Any], rule: Rule) -> dict[int, int]:
         value for name, value in fields.items() if rule.layers and kind_of(str(name)) == "layers"
     ]
     lists = [each for each in counts if isinstance(each, (list, tuple))]
-    stages = {len(each) for each in lists if all(map(_is_number, each))}
+    stages = {len(each) for each in lists if _is_of_stages(each)}
     return {
         each: _capped(each, TOP_LAYERS)
         for each in counts
@@ -253,7 +254,7 @@ def _filled(name: str, rule: Rule) -> int | None:
 def _fewer(name: str, value: Any, rule: Rule, layers: dict[int, int]) -> Any:
     """A list with an entry for each layer gets as many as there are layers now, and one of indices
     of layers only those that there are. The layers of stages become fewer, and not the stages."""
-    if rule.layers and kind_of(name) == "layers" and all(map(_is_number, value)):
+    if rule.layers and kind_of(name) == "layers" and _is_of_stages(value):
         return type(value)(_capped(each, TOP_LAYERS) for each in value)
     if len(value) in layers and len(value) > TOP_LAYERS:
         value = _spread(value, layers[len(value)])
@@ -313,6 +314,11 @@ def _halved(value: int, top: int) -> int:
 
 def _capped(value: int, top: int) -> int:
     return min(value, top)
+
+
+def _is_of_stages(value: Any) -> bool:
+    """A number of layers for each stage. A longer list names the kinds of layers, or which."""
+    return len(value) <= MOST_STAGES and all(map(_is_number, value))
 
 
 def _is_block(value: Any) -> bool:

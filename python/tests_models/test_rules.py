@@ -72,6 +72,8 @@ def test_what_a_configuration_leaves_open_is_set_by_the_rule_for_it() -> None:
 def test_a_list_of_the_kinds_of_layers_is_as_long_as_there_are_layers() -> None:
     small = shrink.smaller({"num_layers": 6, "attention_layers": ["global", "local"] * 3}, FEWER)
     assert small == {"num_layers": 2, "attention_layers": ["global", "local"]}
+    sparse = {"num_hidden_layers": 12, "moe_layers": list(range(12))}
+    assert shrink.smaller(sparse, FEWER) == {"num_hidden_layers": 2, "moe_layers": [0, 1]}
     stages = {"num_layers": 2, "depths": [4, 8]}
     assert shrink.smaller(stages, FEWER) == {"num_layers": 2, "depths": [2, 2]}
 
