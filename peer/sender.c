@@ -236,7 +236,7 @@ static void wait_for_end(struct sender *sender)
 /* Both sides have all their connections then. If the taker goes meanwhile, its link ends. */
 static int meet_taker(struct sender *sender, const char *worker)
 {
-	struct wire_meeting meeting = {.serves = true, .nonce = sender->nonce};
+	struct wire_meeting meeting = {.nonce = sender->nonce};
 	int64_t deadline = clock_deadline(WIRE_MEET_MS);
 	void *address;
 	int r = wire_bytes(worker, &address, &meeting.bytes, sender->error);

@@ -70,7 +70,7 @@ static int send_inside(struct serving *serving, const struct served_part *part,
 	int r = wire_find(params->wire, &ops, error);
 
 	if (r == 0)
-		r = wire_open(ops, &wire, error);
+		r = wire_open(ops, true, &wire, error);
 	if (r < 0) {
 		*ret_refused = true;
 		return r;

@@ -55,12 +55,14 @@ uint32_t wire_names(const char *ret_names[WIRES_MAX])
 
 /* ---- a wire's life --------------------------------------------------------- */
 
-int wire_open(const struct wire_ops *ops, struct wire **ret, struct error *error)
+int wire_open(const struct wire_ops *ops, bool serves, struct wire **ret, struct error *error)
 {
 	int r = ops->open(ret, error);
 
-	if (r == 0)
+	if (r == 0) {
 		(*ret)->ops = ops;
+		(*ret)->serves = serves;
+	}
 	return r;
 }
 

@@ -56,9 +56,9 @@ int wire_find(const char *name, const struct wire_ops **ret, struct error *error
 /* Sets ret_names to the names of this program's transports that this machine has what they need for. Returns how many there are. */
 uint32_t wire_names(const char *ret_names[WIRES_MAX]);
 
-/* Opens a wire. If messages are about GPU memory, the caller is inside the device's context, now and in each later call. Returns 0 and
+/* Opens a wire: of the server, which sends, or of the taker. If messages are about GPU memory, the caller is inside the device's context, now and in each later call. Returns 0 and
  * sets *ret. Fails with -ENOTSUP if the transport needs what this machine has not, with -ENOMEM, and with -EIO and what the transport said. */
-int wire_open(const struct wire_ops *ops, struct wire **ret, struct error *error);
+int wire_open(const struct wire_ops *ops, bool serves, struct wire **ret, struct error *error);
 /* Ends the connection, and gives up messages that are on their way. Returns true if the transport uses the memory of no message any more;
  * copies that a GPU has begun may go on until the device is idle. Returns false if it hangs: it may write the memory as long as this process
  * lives. */
@@ -87,7 +87,6 @@ int wire_bytes(const char *text, void **ret, size_t *ret_bytes, struct error *er
 
 /* What a wire needs to find the other side. All that it points to stays in place until wire_meet returns something else than 1. */
 struct wire_meeting {
-	bool serves; /* this is the server's side */
 	const void *address; /* the other side's */
 	size_t bytes;
 	uint64_t nonce;
@@ -133,6 +132,7 @@ static inline uint64_t wire_tag(uint64_t nonce, uint32_t number)
 /* What all wires have; the first member of a transport's own struct. */
 struct wire {
 	const struct wire_ops *ops;
+	bool serves; /* this is the server's side */
 	struct wire_message *messages[WIRE_MESSAGES_MAX]; /* on their way */
 	unsigned message_count;
 	int ended; /* messages that wire_progress has not counted yet */

@@ -132,6 +132,12 @@ static void posting_moved(struct posting *posting, uint64_t bytes, int r)
 
 /* ---- the server's lanes ------------------------------------------------------ */
 
+/* The taker has told its own address, too: on a lane of its wire the memory that is to be filled would go out. */
+static bool gives_lanes(const struct wire_tls *wire, const void *secret)
+{
+	return CRYPTO_memcmp(wire->secret, secret, SECRET_BYTES) == 0 && wire->wire.serves;
+}
+
 struct tls_lane *tls_lane_enter(const char *secret, struct link *link)
 {
 	const int chunk = CHUNK_BYTES;
@@ -144,7 +150,7 @@ struct tls_lane *tls_lane_enter(const char *secret, struct link *link)
 		return NULL;
 	pthread_mutex_lock(&wires_lock);
 	for (struct wire_tls *wire = wires_open; wire && count == SECRET_BYTES && !lane; wire = wire->next) {
-		if (CRYPTO_memcmp(wire->secret, bytes, SECRET_BYTES) != 0)
+		if (!gives_lanes(wire, bytes))
 			continue;
 		pthread_mutex_lock(&wire->lock);
 		lane = wire->ending ? NULL : lane_take(wire, link);
@@ -430,7 +436,7 @@ static int wire_tls_state(const struct wire *base, struct error *error)
 static int wire_tls_meet(struct wire *base, const struct wire_meeting *meeting, struct error *error)
 {
 	struct wire_tls *wire = tls_of(base);
-	int r = meeting->serves || wire->keys ? wire_tls_state(base, error) : dial(wire, meeting, error);
+	int r = base->serves || wire->keys ? wire_tls_state(base, error) : dial(wire, meeting, error);
 	bool met;
 
 	pthread_mutex_lock(&wire->lock);

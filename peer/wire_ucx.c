@@ -402,7 +402,7 @@ static int wire_ucx_meet(struct wire *base, const struct wire_meeting *meeting, 
 	struct wire_ucx *wire = ucx_of(base);
 	int r = wire->greeted[0] ? 0 : begin_greeting(wire, meeting, false, error);
 
-	if (r == 0 && !wire->greeted[1] && (meeting->serves || wire->met[0].done)) {
+	if (r == 0 && !wire->greeted[1] && (base->serves || wire->met[0].done)) {
 		r = connect_to(wire, meeting->address, meeting->bytes, error);
 		if (r == 0)
 			r = begin_greeting(wire, meeting, true, error);

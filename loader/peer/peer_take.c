@@ -69,7 +69,7 @@ static int take_prepare(struct take *take)
 		*wire = wire_close(*wire);
 	opened = *wire;
 	if (!opened)
-		r = wire_open(take->taking->ops, wire, take->error);
+		r = wire_open(take->taking->ops, false, wire, take->error);
 	if (r < 0)
 		return r;
 	take->wire = *wire;

@@ -47,7 +47,7 @@ static void begin(const char *id, bool carries)
 	ops = wire_local;
 	ops.carries_gpu = carries ? carries_gpu : NULL;
 	ops.add_memory = add_memory;
-	cr_assert_eq(wire_open(&ops, &wire, &error), 0, "%s", error.message);
+	cr_assert_eq(wire_open(&ops, true, &wire, &error), 0, "%s", error.message);
 	cr_assert_eq(stage_new(&device, wire, BYTES, &stage, &error), 0, "%s", error.message);
 }
 

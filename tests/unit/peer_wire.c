@@ -1,6 +1,7 @@
 /* Messages between two wires of this process: through UCX, over TLS, and through a transport that only tests have. What every transport must do is a
  * function, which FOR_EACH makes a test of each. */
 #include "base/clock.h"
+#include "peer/exchange.h"
 #include "peer/sender.h"
 #include "peer/wire.h"
 #include "tests/support/peer/lane_port.h"
@@ -26,7 +27,7 @@ static bool clear; /* the taker allows it */
 /* Both sides are one thread, which lets each do what it can. */
 static int meet(void)
 {
-	struct wire_meeting sends = {.serves = true, .nonce = 77};
+	struct wire_meeting sends = {.nonce = 77};
 	struct wire_meeting takes = {
 		.nonce = 77, .keys = port.keys, .target = &port.target, .lanes = 3, .clear = clear};
 	int64_t deadline = clock_deadline(SOON_MS);
@@ -47,8 +48,8 @@ static void begin_with(const struct wire_ops *ops)
 	to = calloc(1, BYTES);
 	for (size_t i = 0; i < BYTES; i++)
 		from[i] = (uint8_t)(i * 7 + i / 256);
-	cr_assert_eq(wire_open(ops, &sender, &error), 0, "%s", error.message);
-	cr_assert_eq(wire_open(ops, &receiver, &error), 0, "%s", error.message);
+	cr_assert_eq(wire_open(ops, true, &sender, &error), 0, "%s", error.message);
+	cr_assert_eq(wire_open(ops, false, &receiver, &error), 0, "%s", error.message);
 	cr_assert_eq(meet(), 0, "%s", error.message);
 }
 
@@ -294,14 +295,11 @@ static void refuses_what_is_no_address(void)
 	const struct wire_meeting meeting = {
 		.address = "short", .bytes = 5, .keys = port.keys, .target = &port.target, .lanes = 1};
 	struct wire *third;
-	int r = 1;
+	int r;
 
-	cr_assert_eq(wire_open(sender->ops, &third, &error), 0);
-	if (sender->ops->of_one_machine) /* UCX's taker connects when it has heard of the server */
-		r = wire_meet(third, &(struct wire_meeting){.serves = true, .address = "short", .bytes = 5}, 0,
-			      &error);
-	else
-		r = wire_meet(third, &meeting, 0, &error);
+	/* UCX's taker connects when it has heard of the server. */
+	cr_assert_eq(wire_open(sender->ops, sender->ops->of_one_machine, &third, &error), 0);
+	r = wire_meet(third, &meeting, 0, &error);
 	cr_expect_eq(r, -EBADMSG);
 	wire_close(third);
 }
@@ -376,11 +374,47 @@ Test(wire_lanes, need_the_secret)
 	lane_port_begin(&port, false);
 	takes.keys = port.keys;
 	takes.target = &port.target;
-	cr_assert_eq(wire_open(&wire_tls, &sender, &error), 0);
-	cr_assert_eq(wire_open(&wire_tls, &receiver, &error), 0);
+	cr_assert_eq(wire_open(&wire_tls, true, &sender, &error), 0);
+	cr_assert_eq(wire_open(&wire_tls, false, &receiver, &error), 0);
 	r = wire_meet(receiver, &takes, clock_deadline(SOON_MS), &error);
 	cr_expect_eq(r, -ENOENT);
 	cr_expect(strstr(error.message, "no take has this secret"), "%s", error.message);
+	end();
+}
+
+/* Asks the port for a lane of a wire, as a node does that knows the wire's address. Returns what the port answered. The caller closes the link. */
+static int ask_for_lane(const struct wire *wire, struct link **ret)
+{
+	struct peer_hello_result hello;
+	struct peer_lane_result lane;
+	struct peer_message message;
+	size_t bytes;
+	const void *address = wire_address(wire, &bytes);
+	char *secret = wire_text(address, bytes);
+	int r = link_connect(port.keys, &port.target, LINK_HANDSHAKE_MS, ret, &error);
+
+	cr_assert_eq(r, 0, "%s", error.message);
+	cr_assert_eq(peer_greet(*ret, "test", &hello, &message, &error), 0, "%s", error.message);
+	peer_message_clear(&message);
+	r = peer_call(*ret, &form_peer_lane, &(struct peer_lane_params){.secret = secret}, &lane, &message,
+		      &error);
+	if (r == 0)
+		peer_message_clear(&message);
+	free(secret);
+	return r;
+}
+
+/* A loader takes and serves in one process, and tells the server its address. With a lane of the taker's wire the server would get what is in the
+ * memory that it is to fill, and the piece would count as received. */
+Test(wire_lanes, of_a_taker_are_given_to_nobody)
+{
+	struct link *link;
+
+	lane_port_begin(&port, false);
+	begin_with(&wire_tls);
+	cr_expect_eq(ask_for_lane(receiver, &link), -ENOENT);
+	link_close(link);
+	carries_a_piece();
 	end();
 }
 
