@@ -360,16 +360,28 @@ static int take_pieces(struct take *take)
 	return r < 0 ? r : 0;
 }
 
+/* The address that the take's own link reached: a name may stand for several nodes. link_peer_address has no scope, as in fe80::1%eth0, and a host
+ * with one is an address already. */
+static const char *server_address(const struct take *take)
+{
+	const char *host = take->taking->target->host;
+
+	return strchr(host, '%') ? host : link_peer_address(take->link);
+}
+
 /* Both sides have all their connections then. */
 static int take_meet(struct take *take)
 {
 	const struct peer_taking *taking = take->taking;
+	const struct link_target *found = taking->target;
+	const struct link_target target = {server_address(take), found->port,
+					   found->name ? found->name : found->host};
 	const struct wire_meeting meeting = {
 		.address = take->address,
 		.bytes = take->address_bytes,
 		.nonce = take->nonce,
 		.keys = taking->keys,
-		.target = taking->target,
+		.target = &target,
 		.lanes = taking->lanes,
 		.clear = taking->clear,
 	};

@@ -179,9 +179,11 @@ static void begin_take(enum fake_lie lie)
 	make_part();
 }
 
+static const char *server = "127.0.0.1"; /* the name by which the take's link found it */
+
 static int take(int64_t stall_ms, bool stay, struct peer_elsewhere *ret)
 {
-	const struct link_target target = {"127.0.0.1", peer.port, NULL};
+	const struct link_target target = {server, peer.port, NULL};
 	const struct peer_taking taking = {
 		.part = &part,
 		.version = &offer.version,
@@ -232,6 +234,17 @@ Test(peer_take, brings_every_byte)
 	begin_take(LIE_NOTHING);
 	cr_assert_eq(take(PEER_STALL_MS, true, &elsewhere), 0, "%s", error.message);
 	cr_expect_not(elsewhere.there);
+	expect_all();
+}
+
+/* The next look at a name may bring the address of another node, or none. */
+Test(peer_take, opens_its_lanes_at_the_address_that_its_link_has)
+{
+	struct peer_elsewhere elsewhere;
+
+	server = "no-such-name.invalid";
+	begin_take(LIE_NOTHING);
+	cr_assert_eq(take(PEER_STALL_MS, true, &elsewhere), 0, "%s", error.message);
 	expect_all();
 }
 
