@@ -289,8 +289,11 @@ static void lane_failed(struct tls_lane *lane, const struct error *error)
 	pthread_mutex_lock(&wire->lock);
 	lane->used = false;
 	lane->link = NULL;
-	if (!wire->ending && wire->failed.code == 0 && (lane->open || lanes_count(wire, false) == 0))
+	if (!wire->ending && wire->failed.code == 0 && (lane->open || lanes_count(wire, false) == 0)) {
 		wire->failed = *error;
+		if (error->code == -ENOENT) /* the take is not there any more: the version may be */
+			wire->failed.code = -ECONNRESET;
+	}
 	pthread_mutex_unlock(&wire->lock);
 }
 

@@ -377,7 +377,7 @@ Test(wire_lanes, need_the_secret)
 	cr_assert_eq(wire_open(&wire_tls, true, &sender, &error), 0);
 	cr_assert_eq(wire_open(&wire_tls, false, &receiver, &error), 0);
 	r = wire_meet(receiver, &takes, clock_deadline(SOON_MS), &error);
-	cr_expect_eq(r, -ENOENT);
+	cr_expect_eq(r, -ECONNRESET, "-ENOENT would say that the node does not have the version");
 	cr_expect(strstr(error.message, "no take has this secret"), "%s", error.message);
 	end();
 }
@@ -415,6 +415,26 @@ Test(wire_lanes, of_a_taker_are_given_to_nobody)
 	cr_expect_eq(ask_for_lane(receiver, &link), -ENOENT);
 	link_close(link);
 	carries_a_piece();
+	end();
+}
+
+/* The taker has three. */
+Test(wire_lanes, are_8_of_a_take_at_most)
+{
+	struct link *links[6];
+
+	lane_port_begin(&port, false);
+	begin_with(&wire_tls);
+	carries_a_piece(); /* all three have asked, or come later than these */
+	for (int i = 0; i < 6; i++) {
+		int r = ask_for_lane(sender, &links[i]);
+
+		cr_expect(r == 0 || r == -ENOENT);
+		cr_expect(i < 5 || r == -ENOENT);
+	}
+	cr_expect(wire_settle(sender), "lanes that nobody reads do not hold it up");
+	for (int i = 0; i < 6; i++)
+		link_close(links[i]);
 	end();
 }
 
