@@ -33,8 +33,8 @@ bool origin_same(const struct origin *a, const struct origin *b);
  * connection is a thread: some 100 KiB, and with UCX some MiB. */
 #define PLACES_MAX 256
 /* Known connections of one origin, and of one certificate's name. A node takes each part over a connection of its own, at most 64 at a
- * time, and asks questions over others. */
-#define PLACES_PER_NODE_MAX 80
+ * time, with as many lanes (PEER_LANES_OF_LOAD in loader/peer/peer_take.h), and asks questions over others. */
+#define PLACES_PER_NODE_MAX 144
 /* Unknown connections. When one more comes, the oldest one of the origin that has most of them gives way. A node needs a few milliseconds
  * for its proof, so only a client that stays silent loses its place, or one beside which others flood the port from its own address. */
 #define PLACES_UNKNOWN_MAX 64

@@ -91,8 +91,8 @@ int peer_take(struct link *link, const struct peer_taking *taking, struct peer_e
 /* How often a taker is redirected: the length of a chain. Each redirect takes some milliseconds. The last node asked has to send. */
 #define PEER_REDIRECTS_MAX 64
 
-/* Connections by TLS of one load, which its parts share. With those of the parts themselves they are fewer than PLACES_PER_ADDRESS_MAX
- * (peer/listener.h). */
+/* Connections by TLS of one load, which its parts share; each part has one at least. With those of the parts themselves a load of up to 64 ranks
+ * has at most 128, which is what a node may have (PLACES_PER_NODE_MAX in peer/listener.h, and PEER_SERVE_MAX). */
 #define PEER_LANES_OF_LOAD 16
 
 struct peer_fetch {

@@ -4,6 +4,7 @@
 
 #include "loader/peer/peer_part.h"
 #include "peer/exchange.h"
+#include "peer/listener.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -105,4 +106,14 @@ Test(peer_serve, strangers_make_room_for_a_node)
 	cr_expect_eq(greet(), 0, "%s", error.message);
 	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
 		close(fds[i]);
+}
+
+/* Each part has a connection of its own, and a lane at least; and somebody asks questions beside. */
+Test(peer_serve, has_places_for_a_load_of_as_many_parts_as_may_be)
+{
+	const unsigned connections = 2 * PARTS_PER_VERSION_MAX;
+
+	cr_expect_lt(connections, PEER_SERVE_MAX);
+	cr_expect_lt(connections, PLACES_PER_NODE_MAX);
+	cr_expect_lt(connections, PLACES_MAX);
 }
