@@ -20,6 +20,7 @@ static struct {
 	pthread_t thread, threads[CONNECTIONS_MAX];
 	unsigned count;
 	atomic_bool ending;
+	const struct lane_port *port;
 	struct peer_keys *keys;
 	struct server server;
 } here;
@@ -33,15 +34,26 @@ static int find(void *user, const char *ref, struct served_version **ret, struct
 
 static const struct serve_source source = {.find = find};
 
-static void *serve(void *fd)
+struct connection {
+	int fd;
+	unsigned number;
+};
+
+static struct connection connections[CONNECTIONS_MAX];
+
+static void *serve(void *user_data)
 {
+	const struct connection *connection = user_data;
 	struct serve_report report;
 	struct error error;
 	struct link *link;
 
-	if (link_accept(here.keys, (int)(intptr_t)fd, LINK_HANDSHAKE_MS, &link, &error) < 0)
+	if (link_accept(here.keys, connection->fd, LINK_HANDSHAKE_MS, &link, &error) < 0)
 		return NULL;
-	serve_link(&here.server, link, &report, &error);
+	if (here.port->instead)
+		here.port->instead(link, connection->number);
+	else
+		serve_link(&here.server, link, &report, &error);
 	link_close(link);
 	return NULL;
 }
@@ -49,13 +61,23 @@ static void *serve(void *fd)
 static void *accept_all(void *unused)
 {
 	struct pollfd wait = {.fd = here.fd, .events = POLLIN};
+	int silent[CONNECTIONS_MAX];
+	unsigned silent_count = 0;
 
 	while (!atomic_load(&here.ending)) {
 		int fd = poll(&wait, 1, 10) > 0 ? accept4(here.fd, NULL, NULL, SOCK_CLOEXEC) : -1;
 
-		if (fd >= 0)
-			pthread_create(&here.threads[here.count++], NULL, serve, (void *)(intptr_t)fd);
+		if (fd < 0)
+			continue;
+		connections[here.count] = (struct connection){fd, here.count};
+		if (here.port->silent)
+			silent[silent_count++] = fd;
+		else
+			pthread_create(&here.threads[here.count], NULL, serve, &connections[here.count]);
+		here.count += !here.port->silent;
 	}
+	while (silent_count > 0)
+		close(silent[--silent_count]);
 	return unused;
 }
 
@@ -70,6 +92,7 @@ void lane_port_begin(struct lane_port *port, bool clear)
 	here.server.source = &source;
 	here.server.program = "test";
 	here.server.clear = clear;
+	here.port = port;
 	here.fd = port_open("127.0.0.1:0", false, &error);
 	cr_assert_geq(here.fd, 0, "%s", error.message);
 	cr_assert_eq(pthread_create(&here.thread, NULL, accept_all, NULL), 0);

@@ -9,9 +9,12 @@
 struct lane_port {
 	struct peer_keys *keys; /* for both sides; owned by the port */
 	struct link_target target;
+	/* Serves a connection in the place of the port, which closes the link afterwards. number: 0 for the first one. NULL: the port serves. */
+	void (*instead)(struct link *link, unsigned number);
+	bool silent; /* connections are accepted, and nothing is said on them */
 };
 
-/* Begins to serve, with a secret of its own. clear: those that want it are not encrypted. */
+/* Sets keys and target, and begins to serve, with a secret of its own. clear: those that want it are not encrypted. */
 void lane_port_begin(struct lane_port *port, bool clear);
 /* Ends when the last lane has. */
 void lane_port_end(struct lane_port *port);
