@@ -232,7 +232,8 @@ void link_clear(struct link *link)
 }
 
 /* One step of a read or a write. */
-static int move_some(struct link *link, struct span *span, bool reads, uint64_t deadline_ms, struct error *error)
+static int move_some(struct link *link, struct span *span, bool reads, uint64_t deadline_ms,
+		     struct error *error)
 {
 	if (link->clear)
 		return move_clear(link, span, reads, deadline_ms, error);

@@ -113,10 +113,10 @@ static void describe_by_load(struct version *version, const struct load_wish *wi
 	const bool is_peers = peer_source(wish->source) && peer_fingerprint(fingerprint);
 
 	if (!version->description && (wish->source[0] == '/' || is_peers))
-		version->description = description_new(
-			&(struct description){.source = wish->source,
-					       .choice = wish->choice,
-					       .fingerprint = is_peers ? fingerprint : NULL});
+		version->description =
+			description_new(&(struct description){.source = wish->source,
+							      .choice = wish->choice,
+							      .fingerprint = is_peers ? fingerprint : NULL});
 }
 
 /* A load: the process that makes it checks it too. */

@@ -7,7 +7,8 @@
 #define SEGMENT_BYTES 1000
 
 /* Of a GPU. */
-static const struct description cut_in_two = {"/models/m", {.ranks = &(const uint64_t){2}, .cut = "* copy"}};
+static const struct description cut_in_two = {.source = "/models/m",
+					      .choice = {.ranks = &(const uint64_t){2}, .cut = "* copy"}};
 static struct version *v1;
 
 static void begin(void)

@@ -142,7 +142,7 @@ Test(exporter_snapshot, a_histogram_is_told_in_seconds_with_sums_of_counts)
 
 Test(exporter_snapshot, every_quota_of_gpuwmd_is_told)
 {
-#define NAME(KIND, name, unit, most, noun, help) name,
+#define NAME(KIND, name, unit, all, most, noun, help) name,
 	static const char *const quotas[] = {QUOTAS(NAME)};
 	char line[100];
 

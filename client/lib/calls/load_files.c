@@ -32,7 +32,7 @@ static int load_files_check(const struct gpuwm_load_file *list, size_t count, st
 }
 
 int load_files_prepare(struct load_files *files, const struct gpuwm_load_file *list, size_t count,
-			      struct error *error)
+		       struct error *error)
 {
 	const char *names[LOAD_FILES_MAX];
 	int r = list ? load_files_check(list, count, error) : 0;
@@ -51,7 +51,7 @@ int load_files_prepare(struct load_files *files, const struct gpuwm_load_file *l
 }
 
 int load_files_send(struct load_files *files, struct packet *packet, const uint64_t *position,
-			   struct error *error)
+		    struct error *error)
 {
 	const msgpack_sbuffer *text = &files->message.buffer;
 	int sock, r;

@@ -37,8 +37,8 @@ static int verify_make(struct work *work, struct version *version, uint32_t repl
 	if (!reader)
 		return error_set(error, -ENODEV, "try again in a moment",
 				 "no loader has reported its devices yet");
-	r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid, true}, &job,
-		    error);
+	r = job_new(work, &(struct job_wish){JOB_VERIFY, model_name(version->model), version->tag, uid, true},
+		    &job, error);
 	if (r < 0)
 		return r;
 	if (!on)
