@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define EXIT_NO_INPUT 126
 #define EXIT_NO_SHELL 127
 
 void hook_want(struct hook *hook, char *list)
@@ -49,7 +50,8 @@ static void hook_run(const char *command, int input)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setpgid(0, 0);
-	dup2(input, STDIN_FILENO);
+	if (dup2(input, STDIN_FILENO) < 0)
+		_exit(EXIT_NO_INPUT); /* a command that reads an empty list would succeed */
 	execl("/bin/sh", "sh", "-c", command, (char *)NULL);
 	_exit(EXIT_NO_SHELL);
 }
