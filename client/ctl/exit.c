@@ -70,7 +70,8 @@ enum exit_code exit_tell(enum exit_code code, int error, const char *message, co
 	utf8_show(detail ? detail : "", shown_detail, sizeof(shown_detail));
 	object = json_pack("{s:{s:s, s:s, s:s, s:i}}", "error", "code", error_name(error), "message",
 			   shown_message, "detail", shown_detail, "exit", (int)code);
-	output_write(stderr, object);
+	if (!object || output_write(stderr, object) < 0)
+		tell_people(message, detail); /* words rather than nothing */
 	json_decref(object);
 	return code;
 }

@@ -48,6 +48,13 @@ void line_print(FILE *stream, enum style style, const char *lead, const char *te
 
 /* ---- lines of texts that others chose ------------------------------------- */
 
+static bool lost;
+
+bool line_is_lost(void)
+{
+	return lost;
+}
+
 static void text_print(FILE *stream, const char *text)
 {
 	const size_t size = text ? UTF8_SHOWN_MAX(strlen(text)) : 0;
@@ -55,6 +62,7 @@ static void text_print(FILE *stream, const char *text)
 
 	if (!shown) {
 		fputs("gpuwmctl: out of memory for a line\n", stderr);
+		lost |= stream == stdout;
 		return;
 	}
 	utf8_show(text, shown, size);

@@ -26,6 +26,9 @@ void line_say(struct line *line);
 /* The same to stderr: for what is not the result. */
 void line_note(struct line *line);
 
+/* Whether a line of the result is missing for want of memory, which stderr says. */
+bool line_is_lost(void);
+
 /* Prints `lead` in the style and then `text` as one line, to stdout or stderr. Both are fit for a terminal: see
  * utf8_show. */
 void line_print(FILE *stream, enum style style, const char *lead, const char *text);

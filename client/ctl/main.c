@@ -4,6 +4,7 @@
 #include "doctor/gpuwmd.h"
 #include "exit.h"
 #include "hint.h"
+#include "line.h"
 #include "output.h"
 #include "runner.h"
 
@@ -114,5 +115,5 @@ int main(int argc, char **argv)
 	/* A write before the last one may have failed too. */
 	if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE)
 		return exit_with(EXIT_FAILED, NULL, "can't write to stdout");
-	return code;
+	return line_is_lost() && code == EXIT_DONE ? EXIT_FAILED : code;
 }

@@ -62,7 +62,10 @@ bool output_is_data(void)
 
 int output_write(FILE *stream, const json_t *value)
 {
+	/* It allocates, and may have written a part when that fails. */
 	if (json_dumpf(value, stream, JSON_COMPACT) == 0)
 		fputc('\n', stream);
+	else if (!ferror(stream))
+		return -ENOMEM;
 	return ferror(stream) ? -EIO : 0;
 }

@@ -24,7 +24,7 @@ enum output_form output_form(void);
 /* Whether the result is data, JSON. Then stdout has nothing else, and stderr has errors in the same form. */
 bool output_is_data(void);
 
-/* Writes the value as one document of JSON. Returns 0, or -EIO if a write failed. */
+/* Writes the value as one document of JSON. Returns 0, -EIO if a write failed, or -ENOMEM. */
 int output_write(FILE *stream, const json_t *value);
 
 #endif
