@@ -226,6 +226,11 @@ int save_folder_finish(const struct save *save, const char *name, int fd)
 	return r;
 }
 
+static bool is_made_here(const struct save_name *of, const struct stat *st)
+{
+	return st->st_dev == of->device && st->st_ino == of->inode;
+}
+
 /* parent: the folder of the name. */
 static int give_name_in(const struct save *save, struct save_name *of, int parent)
 {
@@ -242,15 +247,12 @@ static int give_name_in(const struct save *save, struct save_name *of, int paren
 	of->there = true;
 	if (r < 0)
 		return save_failed(save, -errno, "naming", of->name);
-	/* Others who may write into the folder can move what they like to any name there. What is not this call's stays. */
-	of->there = false;
 	if (fstatat(parent, last, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return save_failed(save, -errno, "looking at", of->name);
-	if (st.st_dev != of->device || st.st_ino != of->inode)
+	if (!is_made_here(of, &st))
 		return error_set(save->error, -ESTALE, "save to a folder into which only you can write",
 				 "%s/%s is not the file that was written: another process has replaced it",
 				 save->path, of->name);
-	of->there = true;
 	return parent != save->folder && fsync(parent) < 0 ? save_failed(save, -errno, "syncing", of->name) : 0;
 }
 
@@ -279,6 +281,17 @@ int save_folder_commit(struct save *save)
 	return r;
 }
 
+/* Others who may write into the folder can move what they like to any name there. What this call did not make stays. */
+static void file_take_back(const struct save *save, const struct save_name *of, int parent)
+{
+	const char *last = path_last(of->name);
+	struct stat st;
+
+	if (of->there && !save->options.overwrite && fstatat(parent, last, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    is_made_here(of, &st))
+		unlinkat(parent, last, 0);
+}
+
 /* Removes a file that has its name, and those of its folders that were made for it and are empty. */
 static void take_back(const struct save *save, struct save_name *of)
 {
@@ -288,8 +301,8 @@ static void take_back(const struct save *save, struct save_name *of)
 
 		if (parent < 0)
 			return;
-		if (is_file && of->there && !save->options.overwrite)
-			unlinkat(parent, path_last(of->name), 0);
+		if (is_file)
+			file_take_back(save, of, parent);
 		if (!is_file && unlinkat(parent, path_last(of->name), AT_REMOVEDIR) == 0)
 			of->made--;
 		close(parent);
