@@ -81,31 +81,26 @@ int address_parse(const char *text, struct address *ret)
 	return r;
 }
 
-int address_listen(const struct address *address, const char *text)
+int address_listen(const struct address *address, const char *text, unsigned *ret_port)
 {
+	struct sockaddr_storage bound = {0};
+	socklen_t bytes = sizeof(bound);
 	const int on = 1;
 	int fd = socket(address->socket.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
 	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
 	    bind(fd, (const struct sockaddr *)&address->socket, address->bytes) == 0 &&
-	    listen(fd, SOMAXCONN) == 0)
+	    listen(fd, SOMAXCONN) == 0 && getsockname(fd, (struct sockaddr *)&bound, &bytes) == 0) {
+		/* Both kinds of addresses have their port at the same place. */
+		*ret_port = ntohs(((const struct sockaddr_in *)&bound)->sin_port);
 		return fd;
+	}
 	r = -errno;
 	log_error("gpuwm-exporter can't listen at %s: %s (choose another one with --listen ADDRESS:PORT)", text,
 		  strerror(-r));
 	if (fd >= 0)
 		close(fd);
 	return r;
-}
-
-unsigned address_port(int fd)
-{
-	struct sockaddr_storage bound = {0};
-	socklen_t bytes = sizeof(bound);
-
-	getsockname(fd, (struct sockaddr *)&bound, &bytes);
-	/* Both kinds of addresses have their port at the same place. */
-	return ntohs(((const struct sockaddr_in *)&bound)->sin_port);
 }
 
 static bool is_port(const char *text)

@@ -15,8 +15,8 @@ enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 static int exporter_serve(const struct options *options, const struct admission *admission,
 			  struct source *source, struct tally *tally, const sigset_t *ours)
 {
-	int fd = address_listen(&options->address, options->listen);
-	unsigned port = fd < 0 ? 0 : address_port(fd);
+	unsigned port;
+	int fd = address_listen(&options->address, options->listen, &port);
 	const struct timespec pause = {.tv_nsec = HTTP_LOOK_MS * 1000000L};
 	char status[256];
 	struct http *http;

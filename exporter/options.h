@@ -38,11 +38,8 @@ struct address {
  * -EINVAL. */
 int address_parse(const char *text, struct address *ret);
 
-/* Listens. Returns the socket, which the caller owns. Fails with -errno and logs why. */
-int address_listen(const struct address *address, const char *text);
-
-/* The port of a listening socket. */
-unsigned address_port(int fd);
+/* Listens. Returns the socket, which the caller owns, and its port. Fails with -errno and logs why. */
+int address_listen(const struct address *address, const char *text, unsigned *ret_port);
 
 /* The Host header. A web page from anywhere may send a browser to 127.0.0.1 under a name of its own ("DNS rebinding"), and would then
  * read what the exporter tells. Returns whether the header names this machine by an address of the loopback interface or "localhost",

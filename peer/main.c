@@ -153,7 +153,8 @@ static int listen_with(struct peer *peer, struct peer_settings *settings, struct
 	const struct server server = {
 		.source = &store_source, .user = peer->store, .takers = peer->takers, .program = PROGRAM};
 	struct error error;
-	int fd = port_open(settings->listen, false, &error);
+	unsigned port;
+	int fd = port_open(settings->listen, false, &port, &error);
 
 	if (fd < 0) {
 		peer_keys_release(keys);
@@ -161,7 +162,7 @@ static int listen_with(struct peer *peer, struct peer_settings *settings, struct
 		return wrong(&error);
 	}
 	listener_begin(&peer->listener, &server, fd, settings, keys);
-	log_info("serving at %s (port %u)", settings->listen, port_number(fd));
+	log_info("serving at %s (port %u)", settings->listen, port);
 	manager_tell("READY=1");
 	peer_run(peer);
 	manager_tell("STOPPING=1");

@@ -34,7 +34,7 @@ static socklen_t make_address(const char *text, bool any_port, struct sockaddr_s
 	return sizeof(*v6);
 }
 
-int port_open(const char *address, bool any_port, struct error *error)
+int port_open(const char *address, bool any_port, unsigned *ret_port, struct error *error)
 {
 	struct sockaddr_storage at;
 	socklen_t bytes = make_address(address, any_port, &at);
@@ -42,21 +42,15 @@ int port_open(const char *address, bool any_port, struct error *error)
 	int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
 
 	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-	    bind(fd, (struct sockaddr *)&at, bytes) == 0 && listen(fd, BACKLOG) == 0)
+	    bind(fd, (struct sockaddr *)&at, bytes) == 0 && listen(fd, BACKLOG) == 0 &&
+	    getsockname(fd, (struct sockaddr *)&at, &bytes) == 0) {
+		/* Both kinds of addresses have their port at the same place. */
+		*ret_port = ntohs(((const struct sockaddr_in *)&at)->sin_port);
 		return fd;
+	}
 	r = -errno;
 	if (fd >= 0)
 		close(fd);
 	return error_set(error, r, "choose another one with `listen` in [peers]", "can't listen at %s: %s",
 			 address, strerror(-r));
-}
-
-unsigned port_number(int fd)
-{
-	struct sockaddr_storage bound = {0};
-	socklen_t bytes = sizeof(bound);
-
-	getsockname(fd, (struct sockaddr *)&bound, &bytes);
-	/* Both kinds of addresses have their port at the same place. */
-	return ntohs(((const struct sockaddr_in *)&bound)->sin_port);
 }

@@ -7,9 +7,7 @@
 #include <stdbool.h>
 
 /* Listens at "ADDRESS:PORT", as `listen` in [peers] has it; any_port: at that address, and at a port that the kernel chooses. Returns the
- * descriptor, which does not block. Fails with -errno. */
-int port_open(const char *address, bool any_port, struct error *error);
-/* Returns the port of such a socket. */
-unsigned port_number(int fd);
+ * descriptor, which does not block, and its port. Fails with -errno. */
+int port_open(const char *address, bool any_port, unsigned *ret_port, struct error *error);
 
 #endif

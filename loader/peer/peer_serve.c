@@ -283,12 +283,11 @@ int peer_serve_begin(struct peer_keys *keys, const struct peer_settings *setting
 	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
 		serve->places[i].fd = -1;
 	serve->takers = takers_new(TAKERS_DEFAULT);
-	serve->listener = port_open(settings->listen, true, error);
+	serve->listener = port_open(settings->listen, true, &serve->port, error);
 	r = serve->listener < 0 ? serve->listener : 0;
 	if (r == 0 && !serve->takers)
 		r = error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
 	if (r == 0) {
-		serve->port = port_number(serve->listener);
 		r = -pthread_create(&serve->thread, NULL, accept_all, serve);
 		serve->listening = r == 0;
 		if (r < 0)

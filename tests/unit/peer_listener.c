@@ -12,10 +12,11 @@ static struct sockaddr_storage bound_to(const char *address)
 	struct sockaddr_storage bound = {0};
 	socklen_t bytes = sizeof(bound);
 	struct error error;
-	int fd = port_open(address, false, &error);
+	unsigned port = 0;
+	int fd = port_open(address, false, &port, &error);
 
 	cr_assert_geq(fd, 0, "%s: %s", address, error.message);
-	cr_expect_gt(port_number(fd), 0);
+	cr_expect_gt(port, 0);
 	getsockname(fd, (struct sockaddr *)&bound, &bytes);
 	close(fd);
 	return bound;
@@ -50,10 +51,11 @@ Test(peer_listener, keeps_its_address_when_settings_change)
 	struct peer_settings before = {0}, after = {0};
 	struct listener listener;
 	struct error error;
+	unsigned port;
 
 	cr_assert_eq(peer_settings_set(&before, "listen", "127.0.0.1:0", &error), 0);
 	cr_assert_eq(peer_settings_set(&after, "names", "node.example", &error), 0);
-	listener_begin(&listener, &server, port_open(before.listen, false, &error), &before, NULL);
+	listener_begin(&listener, &server, port_open(before.listen, false, &port, &error), &before, NULL);
 	listener_change(&listener, &after, NULL);
 	cr_assert_not_null(listener.settings.listen);
 	cr_expect_str_eq(listener.settings.listen, "127.0.0.1:0");

@@ -84,6 +84,7 @@ static void *accept_all(void *unused)
 void lane_port_begin(struct lane_port *port, bool clear)
 {
 	struct error error;
+	unsigned number;
 
 	signal(SIGPIPE, SIG_IGN);
 	certificates_begin();
@@ -93,11 +94,11 @@ void lane_port_begin(struct lane_port *port, bool clear)
 	here.server.program = "test";
 	here.server.clear = clear;
 	here.port = port;
-	here.fd = port_open("127.0.0.1:0", false, &error);
+	here.fd = port_open("127.0.0.1:0", false, &number, &error);
 	cr_assert_geq(here.fd, 0, "%s", error.message);
 	cr_assert_eq(pthread_create(&here.thread, NULL, accept_all, NULL), 0);
 	port->keys = here.keys;
-	port->target = (struct link_target){"127.0.0.1", port_number(here.fd), NULL};
+	port->target = (struct link_target){"127.0.0.1", number, NULL};
 }
 
 void lane_port_end(struct lane_port *port)
