@@ -68,6 +68,22 @@
 	X(GETPWNAM, getpwnam)                                                                                  \
 	X(GETGRNAM, getgrnam)                                                                                  \
 	X(SETRLIMIT, setrlimit)                                                                                \
+	X(DUP_ONE, dup)                                                                                        \
+	X(SEND, send)                                                                                          \
+	X(LISTEN, listen)                                                                                      \
+	X(GETPEERNAME, getpeername)                                                                            \
+	X(GETADDRINFO, getaddrinfo)                                                                            \
+	X(WRITEV, writev)                                                                                      \
+	X(FALLOCATE, fallocate)                                                                                \
+	X(FSYNC, fsync)                                                                                        \
+	X(FCHMOD, fchmod)                                                                                      \
+	X(FSTATAT, fstatat)                                                                                    \
+	X(MKDIRAT, mkdirat)                                                                                    \
+	X(RENAMEAT, renameat)                                                                                  \
+	X(LINKAT, linkat)                                                                                      \
+	X(UNLINKAT, unlinkat)                                                                                  \
+	X(SPAWN, posix_spawn)                                                                                  \
+	X(ALIGNED_ALLOC, aligned_alloc)                                                                        \
 	X(MALLOC, malloc)                                                                                      \
 	X(CALLOC, calloc)                                                                                      \
 	X(REALLOC, realloc)
@@ -80,8 +96,19 @@ enum { KIND_FILE, KIND_STREAM, KIND_DUP, KIND_ADD, KIND_OTHER, KIND_COUNT };
 #define KIND(kind) (1u << KIND_##kind)
 #define KIND_ANY (~0u)
 
-enum program { PROGRAM_GPUWMD, PROGRAM_KEEPER, PROGRAM_LOADER, PROGRAM_COUNT };
-#define PROGRAM_NAMES "gpuwmd", "gpuwm-keeper", "gpuwm-loader"
+/* Those before PROGRAM_CTL are a stack of their own; the others are run beside it. */
+enum program {
+	PROGRAM_GPUWMD,
+	PROGRAM_KEEPER,
+	PROGRAM_LOADER,
+	PROGRAM_CTL,
+	PROGRAM_EXPORTER,
+	PROGRAM_FOLLOW,
+	PROGRAM_PEER,
+	PROGRAM_COUNT
+};
+#define PROGRAM_NAMES                                                                                          \
+	"gpuwmd", "gpuwm-keeper", "gpuwm-loader", "gpuwmctl", "gpuwm-exporter", "gpuwm-follow", "gpuwm-peer"
 
 #define FRAMES_MAX 24
 #define FRAME_BYTES 64

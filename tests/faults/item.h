@@ -5,8 +5,8 @@
 
 #include "round.h"
 
-#define SCENARIOS_MAX 16
-#define FAULTS_MAX 128
+#define SCENARIOS_MAX 32
+#define FAULTS_MAX 160
 
 /* Rounds of one fault. */
 struct tally {

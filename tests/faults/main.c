@@ -1,6 +1,7 @@
-/* Lets the n-th call of gpuwmd, gpuwm-keeper and gpuwm-loader fail, for n = 1, 2, 3 and so on until a round goes by in
+/* Lets the n-th call of gpuwmd, gpuwm-keeper and gpuwm-loader, or of a program beside them, fail, for n = 1, 2, 3 and so on until a round goes by in
  * which the call was not reached, and looks at what becomes of it:
- *   faults [--short] [--jobs N] [--scenario NAME] [--program NAME] [--call NAME [--number N]]
+ *   faults [--short] [--stack] [--tools] [--jobs N] [--scenario NAME] [--program NAME] [--call NAME [--number N]]
+ * --stack leaves the programs beside the stack out, --tools has them alone.
  * GPUWM_BUILD names the tree with bin/. Failures are listed in GPUWM_BUILD/faults.txt, and told at the end. */
 #include "item.h"
 
@@ -33,7 +34,7 @@
 #define EXIT_SKIPPED 77 /* scripts/run-tests */
 
 struct wishes {
-	bool is_short;
+	bool is_short, no_stack, no_tools;
 	unsigned jobs, number;
 	const char *scenario, *program, *call;
 };
@@ -121,10 +122,16 @@ static bool is_meant(const char *wish, const char *name)
 	return !wish || strcmp(wish, name) == 0;
 }
 
+static bool is_meant_scenario(const struct wishes *wishes, size_t scenario)
+{
+	return is_meant(wishes->scenario, scenarios[scenario].name) &&
+	       !(scenarios[scenario].words ? wishes->no_tools : wishes->no_stack);
+}
+
 static void add_counts(struct work *work, const struct wishes *wishes)
 {
 	for (size_t i = 0; i < scenario_count; i++) {
-		if (is_meant(wishes->scenario, scenarios[i].name))
+		if (is_meant_scenario(wishes, i))
 			add(work, i, PROGRAM_GPUWMD, ITEM_COUNTS);
 	}
 }
@@ -145,12 +152,25 @@ static void add_program(struct work *work, const struct wishes *wishes, size_t s
 	}
 }
 
+/* Where a program beside the stack is run, only its calls fail: those of the stack do in its own scenarios. */
+static bool is_reached(const struct work *work, size_t scenario, enum program program)
+{
+	if (scenarios[scenario].words ? program != scenarios[scenario].of : program >= PROGRAM_CTL)
+		return false;
+	for (size_t fault = 0; fault < fault_count; fault++) {
+		if (plan_calls(&work->plan, scenario, program, fault) > 0)
+			return true;
+	}
+	return false;
+}
+
 static void add_rounds(struct work *work, const struct wishes *wishes)
 {
 	for (size_t i = 0; i < scenario_count; i++) {
 		for (int program = 0; program < PROGRAM_COUNT; program++) {
-			if (is_meant(wishes->scenario, scenarios[i].name) &&
-			    is_meant(wishes->program, program_name((enum program)program)))
+			if (is_meant_scenario(wishes, i) &&
+			    is_meant(wishes->program, program_name((enum program)program)) &&
+			    is_reached(work, i, (enum program)program))
 				add_program(work, wishes, i, (enum program)program);
 		}
 	}
@@ -222,7 +242,7 @@ static struct row table_print(const struct plan *plan)
 
 static int usage(void)
 {
-	fputs("usage: faults [--short] [--jobs N] [--scenario NAME] [--program NAME] [--call NAME [--number N]]\n",
+	fputs("usage: faults [--short] [--stack] [--tools] [--jobs N] [--scenario NAME] [--program NAME] [--call NAME [--number N]]\n",
 	      stderr);
 	return 2;
 }
@@ -230,6 +250,8 @@ static int usage(void)
 static bool parse(struct wishes *ret, int argc, char **argv)
 {
 	static const struct option options[] = {{"short", no_argument, NULL, 's'},
+						{"stack", no_argument, NULL, 'S'},
+						{"tools", no_argument, NULL, 'T'},
 						{"jobs", required_argument, NULL, 'j'},
 						{"scenario", required_argument, NULL, 'c'},
 						{"program", required_argument, NULL, 'p'},
@@ -243,6 +265,12 @@ static bool parse(struct wishes *ret, int argc, char **argv)
 		switch (option) {
 		case 's':
 			ret->is_short = true;
+			break;
+		case 'S':
+			ret->no_tools = true;
+			break;
+		case 'T':
+			ret->no_stack = true;
 			break;
 		case 'j':
 			ret->jobs = (unsigned)strtoul(optarg, NULL, 10);

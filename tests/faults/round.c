@@ -179,7 +179,8 @@ static bool said_why(const char *said, enum program program)
 	char words[32];
 
 	snprintf(words, sizeof words,
-		 program == PROGRAM_LOADER ? "%s: " : "%s: error: ", program_name(program));
+		 program == PROGRAM_LOADER || program == PROGRAM_CTL ? "%s: " : "%s: error: ",
+		 program_name(program));
 	return strstr(said, words);
 }
 
@@ -235,7 +236,8 @@ static bool check_keeper(struct round *r, const char *said)
 /* Files that could not be removed stay. */
 bool leaves_files(const struct fault *fault)
 {
-	return fault && (fault->call == CALL_UNLINK || fault->call == CALL_RMDIR);
+	return fault &&
+	       (fault->call == CALL_UNLINK || fault->call == CALL_RMDIR || fault->call == CALL_UNLINKAT);
 }
 
 /* Of the first idle stack of this process. */

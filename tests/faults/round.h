@@ -26,6 +26,13 @@ struct scenario {
 	const char *name;
 	bool from_down, to_down; /* nothing runs when it begins; when it ends */
 	void (*act)(struct round *r);
+	/* A program beside the stack, whose calls alone fail in this scenario; NULL: what fails is the stack. The words may have
+	 * the names of tool.h for what differs by stack. */
+	const char *const *words;
+	enum program of;
+	const char *
+		says; /* where the program ends well, its output has this, and as many lines as without a fault */
+	void (*after)(struct round *r, int status); /* NULL: it changes nothing */
 };
 
 extern const struct scenario scenarios[];

@@ -1,5 +1,6 @@
 /* What is done while a call fails. */
 #include "round.h"
+#include "tool.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -406,6 +407,21 @@ static void act_reload(struct round *r)
 		round_fail(r, "nothing says whether the configuration was read");
 }
 
+#define WORDS(...)                                                                                             \
+	(const char *const[])                                                                                  \
+	{                                                                                                      \
+		__VA_ARGS__, NULL                                                                              \
+	}
+#define COMMAND(name_, says_, after_, ...)                                                                     \
+	{                                                                                                      \
+		name_, .act = act_command, .words = WORDS("gpuwmctl", __VA_ARGS__), .of = PROGRAM_CTL,         \
+		       .says = (says_), .after = (after_)                                                      \
+	}
+#define SERVICE(name_, of_, act_, ...)                                                                         \
+	{                                                                                                      \
+		name_, .act = (act_), .words = WORDS(__VA_ARGS__), .of = (of_)                                 \
+	}
+
 const struct scenario scenarios[] = {
 	{"start", .from_down = true, .act = act_start},
 	{"load", .act = act_load},
@@ -418,5 +434,19 @@ const struct scenario scenarios[] = {
 	{"restart", .act = act_restart},
 	{"upgrade", .act = act_upgrade},
 	{"stop", .to_down = true, .act = act_stop},
+	COMMAND("ctl-status", "holds ", NULL, "status"),
+	COMMAND("ctl-ls", MODEL "@two", NULL, "ls"),
+	COMMAND("ctl-json", "\"tag\":\"two\"", NULL, "ls", "-o", "json"),
+	COMMAND("ctl-show", MODEL "@one", NULL, "show", MODEL "@one"),
+	COMMAND("ctl-verify", MODEL "@one", NULL, "verify", MODEL "@one"),
+	COMMAND("ctl-load", "", after_load, "load", WORD_SOURCE, MODEL "@made", "--alias", "fresh", "--wait"),
+	COMMAND("ctl-save", "", after_save, "save", MODEL "@two", WORD_SAVED),
+	COMMAND("ctl-pin", "", after_pin, "pin", MODEL "@one", "round"),
+	COMMAND("ctl-swap", "", after_swap, "swap", MODEL, "two"),
+	SERVICE("exporter", PROGRAM_EXPORTER, act_exporter, "gpuwm-exporter", "--listen", "127.0.0.1:0",
+		"--no-token", "--socket", WORD_SOCKET),
+	SERVICE("follow", PROGRAM_FOLLOW, act_follow, "gpuwm-follow", "--backend", MODEL "=workers", "--exec",
+		WORD_HOOK, "--exec-retry", "1", "--keep", "0.001", "--socket", WORD_ADMIN),
+	SERVICE("peer", PROGRAM_PEER, act_peer, "gpuwm-peer", "--config", WORD_CONFIG, "--socket", WORD_SOCKET),
 };
 const size_t scenario_count = sizeof scenarios / sizeof scenarios[0];

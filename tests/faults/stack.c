@@ -64,6 +64,15 @@ static bool text_write(const struct stack *s, const char *name, const char *text
 	return file && fputs(text, file) >= 0 && fclose(file) == 0;
 }
 
+/* gpuwm-peer refuses one that others can read. */
+static bool secret_write(const struct stack *s)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "%s/secret", s->dir);
+	return text_write(s, "secret", "a-secret-that-only-these-tests-have\n") && chmod(path, 0600) == 0;
+}
+
 static bool weights_write(const struct stack *s, unsigned content)
 {
 	static const char header[] =
@@ -114,10 +123,12 @@ bool stack_make(struct stack *s)
 	snprintf(models, sizeof models, "%s/models", s->dir);
 	/* Short times: the rounds are many. */
 	snprintf(conf, sizeof conf,
-		 "[limits]\ngrace_ms = 100\n[loader]\npath = %s/bin/gpuwm-loader\nroot = %s\n", build(),
-		 models);
+		 "[limits]\ngrace_ms = 100\n[loader]\npath = %s/bin/gpuwm-loader\nroot = %s\n"
+		 "[peers]\nsecret = %s/secret\nlisten = 127.0.0.1:0\n",
+		 build(), models, s->dir);
 	if (mkdir(models, 0755) == 0 && control_make(s) && text_write(s, "gpuwmd.conf", conf) &&
-	    text_write(s, "log", "") && checkpoints_write(s))
+	    text_write(s, "log", "") && text_write(s, "output", "") && text_write(s, "heard", "") &&
+	    secret_write(s) && checkpoints_write(s))
 		return true;
 	perror(s->dir);
 	return false;
@@ -142,23 +153,30 @@ void stack_remove(struct stack *s)
 
 /* ---- running ---------------------------------------------------------- */
 
-static _Noreturn void run(const struct stack *s)
+void stack_child(const struct stack *s, int output)
 {
-	char keeper[512], gpuwmd[512], conf[64], preload[1024];
 	const char *before = getenv("LD_PRELOAD");
+	char preload[1024];
 	int log = open(s->log, O_WRONLY | O_APPEND | O_CLOEXEC);
 
-	snprintf(keeper, sizeof keeper, "%s/bin/gpuwm-keeper", build());
-	snprintf(gpuwmd, sizeof gpuwmd, "%s/bin/gpuwmd", build());
-	snprintf(conf, sizeof conf, "%s/gpuwmd.conf", s->dir);
 	snprintf(preload, sizeof preload, "%s/tests/preload/fail-call.so%s%s", build(), before ? ":" : "",
 		 before ? before : "");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
-	dup2(log, 1);
+	dup2(output < 0 ? log : output, 1);
 	dup2(log, 2);
 	close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
 	setenv("LD_PRELOAD", preload, 1);
+}
+
+static _Noreturn void run(const struct stack *s)
+{
+	char keeper[512], gpuwmd[512], conf[64];
+
+	snprintf(keeper, sizeof keeper, "%s/bin/gpuwm-keeper", build());
+	snprintf(gpuwmd, sizeof gpuwmd, "%s/bin/gpuwmd", build());
+	snprintf(conf, sizeof conf, "%s/gpuwmd.conf", s->dir);
+	stack_child(s, -1);
 	execl(keeper, keeper, "--restart-delay", "0", "--runtime-dir", s->dir, "--", gpuwmd, "--config", conf,
 	      "--socket", s->socket, NULL);
 	_exit(127);

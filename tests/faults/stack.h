@@ -47,6 +47,9 @@ bool stack_make(struct stack *s);
 void stack_remove(struct stack *s);
 /* Starts the keeper, and waits for nothing. */
 void stack_spawn(struct stack *s);
+/* In a child that will exec: tests/preload/fail-call.c before what it runs, messages to the stack's log, and output there too
+ * (-1) or to this descriptor. */
+void stack_child(const struct stack *s, int output);
 /* Whether the keeper has ended, or none was started. */
 bool stack_ended(struct stack *s);
 /* Processes that outlived their keeper: they are children of this process. */

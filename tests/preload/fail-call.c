@@ -7,10 +7,12 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -274,6 +276,52 @@ WRAP(int, waitid, (idtype_t type, id_t id, siginfo_t *ret, int options), (type, 
      fails(CALL_WAITID, KIND_OTHER), -1)
 WRAP(ssize_t, getrandom, (void *ret, size_t n, unsigned flags), (ret, n, flags),
      fails(CALL_GETRANDOM, KIND_OTHER), -1)
+WRAP(int, dup, (int fd), (fd), fails(CALL_DUP_ONE, KIND_OTHER), -1)
+WRAP(ssize_t, send, (int fd, const void *data, size_t n, int flags), (fd, data, n, flags),
+     fails(CALL_SEND, KIND_OTHER), -1)
+WRAP(int, listen, (int fd, int n), (fd, n), fails(CALL_LISTEN, KIND_OTHER), -1)
+WRAP(int, getpeername, (int fd, struct sockaddr *restrict a, socklen_t *restrict n), (fd, a, n),
+     fails(CALL_GETPEERNAME, KIND_OTHER), -1)
+WRAP(int, getaddrinfo,
+     (const char *restrict name, const char *restrict port, const struct addrinfo *restrict hints,
+      struct addrinfo **restrict ret),
+     (name, port, hints, ret), fails(CALL_GETADDRINFO, KIND_OTHER), control->error)
+WRAP(ssize_t, writev, (int fd, const struct iovec *parts, int n), (fd, parts, n), fails_on(CALL_WRITEV, fd), -1)
+WRAP(int, fallocate, (int fd, int mode, off_t at, off_t n), (fd, mode, at, n),
+     fails(CALL_FALLOCATE, KIND_OTHER), -1)
+WRAP(int, fallocate64, (int fd, int mode, off64_t at, off64_t n), (fd, mode, at, n),
+     fails(CALL_FALLOCATE, KIND_OTHER), -1)
+WRAP(int, posix_fallocate, (int fd, off_t at, off_t n), (fd, at, n), fails(CALL_FALLOCATE, KIND_OTHER),
+     control->error)
+WRAP(int, posix_fallocate64, (int fd, off64_t at, off64_t n), (fd, at, n), fails(CALL_FALLOCATE, KIND_OTHER),
+     control->error)
+WRAP(int, fsync, (int fd), (fd), fails(CALL_FSYNC, KIND_OTHER), -1)
+WRAP(int, fchmod, (int fd, mode_t mode), (fd, mode), fails(CALL_FCHMOD, KIND_OTHER), -1)
+WRAP(int, fstatat, (int folder, const char *restrict path, struct stat *restrict ret, int flags),
+     (folder, path, ret, flags), fails(CALL_FSTATAT, KIND_OTHER), -1)
+WRAP(int, fstatat64, (int folder, const char *restrict path, struct stat64 *restrict ret, int flags),
+     (folder, path, ret, flags), fails(CALL_FSTATAT, KIND_OTHER), -1)
+WRAP(int, mkdirat, (int folder, const char *path, mode_t mode), (folder, path, mode),
+     fails(CALL_MKDIRAT, KIND_OTHER), -1)
+WRAP(int, renameat, (int from, const char *path, int to, const char *name), (from, path, to, name),
+     fails(CALL_RENAMEAT, KIND_OTHER), -1)
+WRAP(int, rename, (const char *path, const char *name), (path, name), fails(CALL_RENAMEAT, KIND_OTHER), -1)
+WRAP(int, linkat, (int from, const char *path, int to, const char *name, int flags),
+     (from, path, to, name, flags), fails(CALL_LINKAT, KIND_OTHER), -1)
+WRAP(int, unlinkat, (int folder, const char *path, int flags), (folder, path, flags),
+     fails(CALL_UNLINKAT, KIND_OTHER), -1)
+WRAP(int, posix_spawn,
+     (pid_t *restrict ret, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
+      const posix_spawnattr_t *restrict attributes, char *const argv[restrict],
+      char *const variables[restrict]),
+     (ret, path, actions, attributes, argv, variables), fails(CALL_SPAWN, KIND_OTHER), control->error)
+WRAP(int, posix_spawnp,
+     (pid_t *restrict ret, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
+      const posix_spawnattr_t *restrict attributes, char *const argv[restrict],
+      char *const variables[restrict]),
+     (ret, path, actions, attributes, argv, variables), fails(CALL_SPAWN, KIND_OTHER), control->error)
+WRAP(void *, aligned_alloc, (size_t boundary, size_t bytes), (boundary, bytes),
+     fails(CALL_ALIGNED_ALLOC, KIND_OTHER), NULL)
 WRAP(int, setrlimit, (__rlimit_resource_t resource, const struct rlimit *limit), (resource, limit),
      fails(CALL_SETRLIMIT, KIND_OTHER), -1)
 
