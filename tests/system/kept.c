@@ -39,7 +39,8 @@ void kept_act(const struct gpuwmd *d, const char *lines)
 static void spawn(struct gpuwmd *d, const struct kept *how)
 {
 	char keeper[512], acting[512], acts[128], conf[128], fdstore[32], take_over[128], other[600];
-	const char *words[20] = {keeper, "--restart-delay", "0", "--runtime-dir", d->dir};
+	const char *delay = getenv("GPUWM_TEST_RESTART_DELAY");
+	const char *words[20] = {keeper, "--restart-delay", delay ? delay : "0", "--runtime-dir", d->dir};
 	const char *const flags[] = {"--config", conf, NULL};
 	size_t count = 5;
 
@@ -165,7 +166,7 @@ static pid_t pid_of(struct gpuwm_client *client)
 	return pid;
 }
 
-static bool next_is_there(struct gpuwmd *d)
+bool kept_next_is_there(struct gpuwmd *d)
 {
 	struct gpuwm_connect_options options = GPUWM_OPTIONS(struct gpuwm_connect_options);
 	struct gpuwm_client *client;
@@ -183,7 +184,7 @@ static bool next_is_there(struct gpuwmd *d)
 
 void kept_wait(struct gpuwmd *d)
 {
-	cr_assert(EVENTUALLY(NEXT_MS, next_is_there(d)), "no gpuwmd comes after %d: %s", (int)d->pid,
+	cr_assert(EVENTUALLY(NEXT_MS, kept_next_is_there(d)), "no gpuwmd comes after %d: %s", (int)d->pid,
 		  gpuwm_error()->message);
 }
 

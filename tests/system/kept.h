@@ -4,7 +4,8 @@
 
 #include "raw.h"
 
-/* Its configuration is a file, which each start reads anew. */
+/* Its configuration is a file, which each start reads anew. The keeper waits up to GPUWM_TEST_RESTART_DELAY seconds between two starts; else
+ * not at all. */
 struct kept {
 	const char *limits; /* lines of [limits]; NULL: a short grace time */
 	const char *loader; /* NULL: the one that was built */
@@ -41,6 +42,8 @@ unsigned kills_wanted(unsigned otherwise);
 void kept_kill(struct gpuwmd *d, int signal_number);
 /* The same after something else has ended it. */
 void kept_wait(struct gpuwmd *d);
+/* One look whether it does. */
+bool kept_next_is_there(struct gpuwmd *d);
 /* The process that the keeper started last; 0: none yet. */
 pid_t kept_pid(const struct gpuwmd *d);
 

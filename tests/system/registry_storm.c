@@ -2,7 +2,6 @@
  * GPUWM_STORM_SEED repeats a storm: the same kills after the same delays, the same throws for what is asked. */
 #include "registry_storm.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,43 +243,6 @@ static void clear_model(struct registry_storm *s, struct admin *o)
 	}
 }
 
-static bool is_our_loader(const char *pid)
-{
-	static char environment[1 << 16];
-	char path[300], program[512], run[64];
-	ssize_t length;
-	size_t got;
-	FILE *file;
-
-	snprintf(path, sizeof path, "/proc/%s/exe", pid);
-	length = readlink(path, program, sizeof program - 1);
-	program[length > 0 ? length : 0] = 0;
-	if (!strstr(program, "/gpuwm-loader"))
-		return false;
-	snprintf(path, sizeof path, "/proc/%s/environ", pid);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	got = fread(environment, 1, sizeof environment, file);
-	fclose(file);
-	snprintf(run, sizeof run, "FAKECUDA_RUN=%s", getenv("FAKECUDA_RUN"));
-	return memmem(environment, got, run, strlen(run) + 1);
-}
-
-/* Of all gpuwmds of this test. */
-static unsigned loaders_there(void)
-{
-	DIR *proc = opendir("/proc");
-	unsigned count = 0;
-
-	for (struct dirent *entry; (entry = readdir(proc));) {
-		if (entry->d_name[0] > '0' && entry->d_name[0] <= '9')
-			count += is_our_loader(entry->d_name);
-	}
-	closedir(proc);
-	return count;
-}
-
 static void finish(struct registry_storm *s)
 {
 	wait_for_admins(s);
@@ -298,8 +260,8 @@ static void finish(struct registry_storm *s)
 	cr_assert_eq(status_of(s->storm.d, "versions"), 0);
 	cr_assert(EVENTUALLY(STORM_SETTLE_MS, kept_memory(s->storm.d) == 0), "%ju bytes are left over",
 		  kept_memory(s->storm.d));
-	cr_assert(EVENTUALLY(STORM_SETTLE_MS, loaders_there() == 1), "%u loaders are left over",
-		  loaders_there() - 1);
+	cr_assert(EVENTUALLY(STORM_SETTLE_MS, storm_loaders() == 1), "%u loaders are left over",
+		  storm_loaders() - 1);
 	hands_stop(s);
 	for (int i = 0; i < MODELS; i++)
 		admin_stop(&s->admins[i]);

@@ -1,5 +1,6 @@
 #include "storm.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,44 @@ void storm_finish(struct storm *s)
 		process_finish(&s->actors[i]);
 }
 
+/* ---- loaders ---------------------------------------------------------------- */
+
+static bool is_our_loader(const char *pid)
+{
+	static char environment[1 << 16];
+	char path[300], program[512], run[64];
+	ssize_t length;
+	size_t got;
+	FILE *file;
+
+	snprintf(path, sizeof path, "/proc/%s/exe", pid);
+	length = readlink(path, program, sizeof program - 1);
+	program[length > 0 ? length : 0] = 0;
+	if (!strstr(program, "/gpuwm-loader"))
+		return false;
+	snprintf(path, sizeof path, "/proc/%s/environ", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	got = fread(environment, 1, sizeof environment, file);
+	fclose(file);
+	snprintf(run, sizeof run, "FAKECUDA_RUN=%s", getenv("FAKECUDA_RUN"));
+	return memmem(environment, got, run, strlen(run) + 1);
+}
+
+unsigned storm_loaders(void)
+{
+	DIR *proc = opendir("/proc");
+	unsigned count = 0;
+
+	for (struct dirent *entry; (entry = readdir(proc));) {
+		if (entry->d_name[0] > '0' && entry->d_name[0] <= '9')
+			count += is_our_loader(entry->d_name);
+	}
+	closedir(proc);
+	return count;
+}
+
 /* ---- going on --------------------------------------------------------------- */
 
 /* An actor ends by itself only when it has found something wrong, and said so. */
@@ -215,7 +254,7 @@ static unsigned parked_count(const struct storm *s)
 	return count;
 }
 
-static void check(struct storm *s)
+void storm_check(struct storm *s)
 {
 	storm_gpuwmd_is_back(s);
 	atomic_store(&s->board->park, true);
@@ -226,8 +265,7 @@ static void check(struct storm *s)
 	STORM_UNTIL(s, parked_count(s) == 0);
 }
 
-/* As many operations as that, with strikes amid them. */
-static void go_on(struct storm *s, uint64_t until)
+void storm_go_on(struct storm *s, uint64_t until)
 {
 	uint64_t at = atomic_load(&s->board->operations);
 
@@ -244,8 +282,8 @@ static void go_on(struct storm *s, uint64_t until)
 void storm_run(struct storm *s)
 {
 	for (uint64_t at = s->play->check_each; at <= s->length; at += s->play->check_each) {
-		go_on(s, at);
-		check(s);
+		storm_go_on(s, at);
+		storm_check(s);
 	}
 }
 

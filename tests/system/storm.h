@@ -100,6 +100,11 @@ void storm_serve(struct storm *s, const struct kept *how);
 void storm_populate(struct storm *s, const struct storm_play *play);
 /* As many operations as the storm is long, with strikes amid them and checks between them. */
 void storm_run(struct storm *s);
+/* The two steps of it: goes on until so many operations were begun, with strikes amid them; checks. */
+void storm_go_on(struct storm *s, uint64_t until);
+void storm_check(struct storm *s);
+/* The loaders of all gpuwmds of this test. */
+unsigned storm_loaders(void);
 /* Tells the actors to end, which they must do well. */
 void storm_finish(struct storm *s);
 /* Tells what was done and refused. */
