@@ -42,8 +42,7 @@ static const struct {
 #undef FUNCTION
 };
 
-/* UCX reads these when it is loaded. Otherwise it would take over the signals of crashes, write to stdout about every peer that goes away, and might write
- * straight into the other side's memory over TCP.
+/* UCX reads these when it is loaded. Otherwise it would take over the signals of crashes, and write to stdout about every peer that goes away.
  *
  * UCX would also patch functions of libc and of the driver, to learn when memory is allocated and freed. Other threads may run these functions
  * meanwhile. UCX 1.22 waits 30 ms for each function, 1.2 s in all. Units with MemoryDenyWriteExecute= forbid it. UCX's other way, by tables of
@@ -56,7 +55,6 @@ static void set_defaults(void)
 	setenv("UCX_HANDLE_ERRORS", "none", 0);
 	setenv("UCX_LOG_FILE", "stderr", 0);
 	setenv("UCX_LOG_LEVEL", "fatal", 0);
-	setenv("UCX_TCP_PUT_ENABLE", "n", 0);
 	setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
 	setenv("UCX_MEM_CUDA_HOOK_MODE", "none", 0);
 	setenv("UCX_MEMTYPE_CACHE", "n", 0);
