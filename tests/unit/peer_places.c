@@ -132,7 +132,7 @@ Test(places, a_node_has_an_end_also_when_it_is_known)
 	come(PLACES_PER_NODE_MAX, 10);
 	cr_expect_eq(know_as(PLACES_PER_NODE_MAX, &link_of[0]), -EBUSY);
 	cr_expect_str_eq(error.message,
-			 "this node serves 10.0.0.1:9465 80 connections, and one node gets no more");
+			 "this node serves 10.0.0.1:9465 144 connections, and one node gets no more");
 	places_forget(&places, taken[0]);
 	cr_expect_eq(know_as(PLACES_PER_NODE_MAX, &link_of[0]), 0);
 }
