@@ -235,6 +235,11 @@ int wire_bytes(const char *text, void **ret, size_t *ret_bytes, struct error *er
 
 	if (!address)
 		return error_set(error, -ENOMEM, NULL, "no memory for the address of the other side");
+	if (strlen(text) % 2 != 0) {
+		free(address);
+		return error_set(error, -EPROTO, NULL,
+				 "the address of the other side has half a byte at its end");
+	}
 	for (size_t i = 0; i < bytes; i++) {
 		int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
 

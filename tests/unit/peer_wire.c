@@ -481,7 +481,8 @@ Test(wires, write_addresses_as_text)
 	cr_assert_eq(wire_bytes(text, &read, &bytes, &error), 0);
 	cr_expect_eq(bytes, sizeof(address));
 	cr_expect_arr_eq(read, address, sizeof(address));
-	cr_expect_eq(wire_bytes("0g", &read, &bytes, &error), -EPROTO);
 	free(read);
+	cr_expect_eq(wire_bytes("0g", &read, &bytes, &error), -EPROTO);
+	cr_expect_eq(wire_bytes("00f", &read, &bytes, &error), -EPROTO);
 	free(text);
 }
