@@ -233,7 +233,7 @@ static void wait_for_end(struct sender *sender)
 	}
 }
 
-/* Both sides have all their connections then. If the taker goes meanwhile, its link ends. */
+/* Both sides have all their connections then. If the taker goes meanwhile, its link ends, or it says `done`. */
 static int meet_taker(struct sender *sender, const char *worker)
 {
 	struct wire_meeting meeting = {.nonce = sender->nonce};
@@ -248,8 +248,10 @@ static int meet_taker(struct sender *sender, const char *worker)
 		r = take_messages(sender);
 		if (r == 0)
 			r = wire_meet(sender->wire, &meeting, clock_deadline(SENDER_LOOK_MS), sender->error);
-	} while (r == 1 && clock_left(deadline) > 0);
+	} while (r == 1 && !sender->ended && clock_left(deadline) > 0);
 	free(address);
+	if (sender->ended)
+		return 0;
 	return r == 1 ? error_set(sender->error, -ETIMEDOUT, sender->wire->ops->remedy,
 				  "%s of %s did not answer for %d s", sender->wire->ops->title,
 				  link_peer(sender->link), WIRE_MEET_MS / 1000)

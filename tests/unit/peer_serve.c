@@ -1,8 +1,10 @@
-/* The requests of a connection, with a source that the test makes. Bytes over UCX are tried in tests/unit/peer_wire.c and by whole programs. */
+/* The requests of a connection, with a source that the test makes. Bytes are tried in tests/unit/peer_wire.c and by whole programs. */
 #include "tests/support/peer/certificates.h"
 #include "tests/support/peer/pair.h"
 
+#include "base/clock.h"
 #include "peer/serve.h"
+#include "peer/wire.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -297,4 +299,22 @@ Test(serve, a_port_that_is_none)
 	greet();
 	cr_expect_eq(take(65536, false, &result), -EINVAL);
 	cr_expect(strstr(error.message, "65536 is no port"), "%s", error.message);
+}
+
+/* It gave up before it had a connection for the bytes, and the next taker is not sent on to it. */
+Test(serve, a_taker_that_is_done_before_both_sides_have_met_is_not_waited_for)
+{
+	const struct error why = {.code = -ECANCELED, .message = "the load was cancelled"};
+	const uint64_t begin_ms = clock_steady_ms();
+	struct peer_take_result result;
+	struct message_writer w;
+
+	greet();
+	cr_assert_eq(take(1, true, &result), 0, "%s", error.message);
+	message_write_notification(&w, &form_peer_done, &(struct peer_done_params){.error = &why});
+	cr_assert_eq(peer_send(client, &w, &error), 0, "%s", error.message);
+	stop();
+	cr_expect_lt(clock_steady_ms() - begin_ms, WIRE_MEET_MS);
+	cr_expect_eq(served, 0, "%s", served_error.message);
+	cr_expect_not(report.sent.done);
 }
