@@ -236,8 +236,12 @@ char *load_source(const char *source)
 		hub_clear(&snapshot);
 		return path;
 	}
-	if (source[0] == '/' || strncmp(source, "peer://", strlen("peer://")) == 0)
-		return strdup(source);
+	if (source[0] == '/' || strncmp(source, "peer://", strlen("peer://")) == 0) {
+		path = strdup(source);
+		if (!path)
+			exit_with(EXIT_FAILED, NULL, "out of memory");
+		return path;
+	}
 	directory = getcwd(NULL, 0);
 	if (directory && strcmp(directory, "/") == 0)
 		*directory = '\0';
