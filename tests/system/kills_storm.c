@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 STORM_SUITE(kills_storm);
 
@@ -80,8 +81,11 @@ Test(kills_storm, nothing_acknowledged_is_lost_and_nothing_is_left, .timeout = 3
 {
 	static struct kills_storm s;
 	bool upgraded = false;
+	char peer[256];
 
 	SKIP_UNLESS(backend() != BACKEND_CUDA, "the CPU looks at the memory of regions");
+	snprintf(peer, sizeof peer, "%s/bin/gpuwm-peer", build_path());
+	SKIP_UNLESS(access(peer, X_OK) == 0, "this build has no gpuwm-peer: no OpenSSL");
 	begin(&s);
 	populate(&s);
 	while (kills_count(&s) < s.storm.length) {

@@ -2,10 +2,13 @@
 #include "described.h"
 #include "kills_storm.h"
 
+#include "tests/support/any/own_folder.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
+#define ID_DIGITS 32
 #define SETTLE_MS 60000 /* jobs that go on, versions that come back, on a busy machine */
 
 /* ---- looking ----------------------------------------------------------------------- */
@@ -132,15 +135,31 @@ static void check_region(struct kills_storm *s, unsigned actor, unsigned region)
 
 /* ---- files ------------------------------------------------------------------------------------ */
 
-/* How many files the folder has that are not the version's. */
-static unsigned left_in(const char *path)
+static bool is_other(const char *name)
+{
+	return strcmp(name, "model.safetensors") != 0;
+}
+
+/* A version's file, or one that was being written; the file of the names stays. */
+static bool is_of_description(const char *name)
+{
+	return strspn(name, "0123456789abcdef") == ID_DIGITS || strstr(name, ".tmp");
+}
+
+static bool is_of_keeper(const char *name)
+{
+	return strncmp(name, "gpuwm-keeper-", strlen("gpuwm-keeper-")) == 0;
+}
+
+/* How many such names the folder has. */
+static unsigned left_in(const char *path, bool (*counts)(const char *name))
 {
 	DIR *folder = opendir(path);
 	unsigned count = 0;
 
 	for (struct dirent *entry; folder && (entry = readdir(folder));)
 		count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-			 strcmp(entry->d_name, "model.safetensors") != 0;
+			 counts(entry->d_name);
 	if (folder)
 		closedir(folder);
 	return count;
@@ -159,7 +178,7 @@ static void save_again(struct kills_storm *s, unsigned actor, uint32_t seed)
 	of = mapping;
 	OK(gpuwm_save(&of, 1, folder, &options));
 	OK(gpuwm_detach(mapping));
-	cr_assert_eq(left_in(folder), 0, "files are left in %s", folder);
+	cr_assert_eq(left_in(folder, is_other), 0, "files are left in %s", folder);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -221,6 +240,7 @@ static void give_up_files(struct kills_storm *s)
 void kills_end(struct kills_storm *s)
 {
 	struct gpuwmd *d = s->storm.d;
+	char described[128];
 
 	kills_peer_kill(s);
 	for (unsigned i = 0; i < KILLS_ACTORS * KILLS_REGIONS; i++) {
@@ -234,6 +254,10 @@ void kills_end(struct kills_storm *s)
 	s->storm.client = NULL;
 	cr_assert_eq(status_of(d, "versions"), 0);
 	cr_assert_eq(regions_count(d), 0);
+	cr_assert(EVENTUALLY(SETTLE_MS, !tiers_pending(d) && tiers_number(d, "described") == 0));
+	snprintf(described, sizeof described, "%s/described", own_folder());
+	cr_assert_eq(left_in(described, is_of_description), 0, "descriptions are left in %s", described);
+	cr_assert_eq(left_in(d->dir, is_of_keeper), 1, "folders of dead keepers are left in %s", d->dir);
 	cr_assert(EVENTUALLY(SETTLE_MS, kept_memory(d) == 0), "%ju bytes are left", kept_memory(d));
 	cr_assert(EVENTUALLY(SETTLE_MS, storm_loaders() == 1), "%u loaders are left", storm_loaders() - 1);
 }
