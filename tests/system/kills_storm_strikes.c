@@ -11,7 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BACK_MS 30000 /* until another one serves, with sanitizers on a busy machine */
+/* Until another one serves. One look may take half a minute: so long a client waits for an answer, in the queue of a gpuwmd that dies. */
+#define BACK_MS 90000
 /* Between an operation and the strike, at most: amid a load, or after one, so that there is something to lose. */
 #define STRIKE_US 30000
 #define CALM_US 400000
@@ -80,7 +81,7 @@ void kills_serves(struct kills_storm *s)
 	struct gpuwmd *d = s->storm.d;
 
 	d->instance[0] = 0; /* any will do */
-	kept_wait(d);
+	cr_assert(EVENTUALLY(BACK_MS, kept_next_is_there(d)), "nobody serves: %s", gpuwm_error()->message);
 }
 
 /* It may have ended meanwhile. */
