@@ -229,7 +229,7 @@ int quota_check_operators(const struct quota *quota, enum quota_kind kind, uint6
 	const struct quota_user *most = most_of(quota, kind);
 	char all[SHARE_FIGURE], asked[SHARE_FIGURE], own[SHARE_FIGURE], others[SHARE_FIGURE],
 		first[SHARE_FIGURE];
-	char has[64] = "", remedy[128] = "retire or remove some";
+	char has[64] = "", remedy[TEXT_BYTES_MAX + 1] = "retire or remove some";
 
 	if (table.all == 0 || held.operators + held.others + more <= table.all)
 		return 0;
@@ -240,6 +240,10 @@ int quota_check_operators(const struct quota *quota, enum quota_kind kind, uint6
 			 "retire or remove some: gpuwmctl retire --uid %u retires all versions of this user",
 			 (unsigned)most->uid);
 	}
+	if (kind == QUOTA_FDS && table.all < STORE_FDS_MAX)
+		strncat(remedy,
+			"; or raise FileDescriptorStoreMax= and FDSTORE= of gpuwmd's unit, or --store-max of gpuwm-keeper",
+			sizeof(remedy) - strlen(remedy) - 1);
 	return error_set(
 		error, -EDQUOT, remedy, "%s more %s do not fit: of %s, operators hold %s and users %s%s",
 		share_figure(&table, more, asked), table.noun, share_figure(&table, table.all, all),

@@ -45,7 +45,8 @@ static void make_requests(void)
 	keep(form_peer_find.params, &(struct peer_find_params){"llama@prod"});
 	keep(form_peer_index.params, &(struct peer_index_params){&id, 3});
 	keep(form_peer_sums.params, &(struct peer_sums_params){&id, 3, 7, 1 << 20});
-	keep(form_peer_take.params, &(struct peer_take_params){&id, 3, "tls", "00ff00ff00ff", 77, &port, true, &port});
+	keep(form_peer_take.params,
+	     &(struct peer_take_params){&id, 3, "tls", "00ff00ff00ff", 77, &port, true, &port});
 	keep(form_peer_want.params, &(struct peer_want_params){7, 12, 16});
 	keep(form_peer_lane.params, &(struct peer_lane_params){"00ff", true});
 	keep(form_peer_done.params, &(struct peer_done_params){UINT64_MAX, &error});

@@ -199,14 +199,14 @@ static void check_bytes(struct kills_storm *s, unsigned actor, unsigned version)
 	OK(gpuwm_detach(mapping));
 }
 
-/* gpuwm-peer holds what it served for some seconds, so it dies first. */
+/* gpuwm-peer holds what it served for some seconds, so it dies; but after the jobs, of which a take would look for it for 90 s. */
 void kills_check(struct storm *storm)
 {
 	struct kills_storm *s = (struct kills_storm *)storm;
 
-	kills_peer_kill(s);
 	kills_serves(s);
 	cr_assert(EVENTUALLY(SETTLE_MS, is_idle(s)), "jobs do not end");
+	kills_peer_kill(s);
 	for (unsigned i = 0; i < KILLS_ACTORS; i++) {
 		for (unsigned k = 0; k < KILLS_VERSIONS; k++)
 			check_version(s, i, k);

@@ -357,6 +357,7 @@ Test(job, waiting_loads_of_files_count_with_open_parts)
 	for (int i = 0; i < CHECKS_OPEN_PER_UID_MAX; i++)
 		check_by(1);
 	load = new_load("/models/m", "v2", 1);
+	load->asked_by_operator = false;
 	cr_assert_eq(job_take_files(&server->work.jobs, load, &error), -EDQUOT);
 	cr_expect(strstr(error.message, "uid 1 has all 64 open parts and waiting loads"), "%s", error.message);
 	job_drop(&server->work.jobs, load);

@@ -391,7 +391,7 @@ KindTest(a_state_with_sizes_of_another_kind_is_refused)
 	struct region *region = add(&region_kind_blocks);
 
 	region->is.block_bytes = 513;
-	can_not_be(region, "that are a multiple of 256, not 19 blocks of 513 bytes");
+	can_not_be(region, "of a multiple of 256 bytes, not 19 blocks of 513 bytes");
 	region->is.block_bytes = BLOCK_BYTES;
 	region->is.clear = true;
 	can_not_be(region, "a region of kind blocks has no \"clear\"");
