@@ -257,7 +257,8 @@ void kills_end(struct kills_storm *s)
 	cr_assert(EVENTUALLY(SETTLE_MS, !tiers_pending(d) && tiers_number(d, "described") == 0));
 	snprintf(described, sizeof described, "%s/described", own_folder());
 	cr_assert_eq(left_in(described, is_of_description), 0, "descriptions are left in %s", described);
-	cr_assert_eq(left_in(d->dir, is_of_keeper), 1, "folders of dead keepers are left in %s", d->dir);
+	/* The folder of one that was killed as it took over is there until the next one begins. */
+	cr_assert_leq(left_in(d->dir, is_of_keeper), 2, "folders of dead keepers are left in %s", d->dir);
 	cr_assert(EVENTUALLY(SETTLE_MS, kept_memory(d) == 0), "%ju bytes are left", kept_memory(d));
 	cr_assert(EVENTUALLY(SETTLE_MS, storm_loaders() == 1), "%u loaders are left", storm_loaders() - 1);
 }

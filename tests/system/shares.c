@@ -156,6 +156,7 @@ SHARES_TEST(one_region_does_not_take_a_device, "--set", "budget.host=64M", "--se
 	int sock = sock_of(d, ALICE);
 	struct raw_region region;
 
+	strcpy(d->device, "host"); /* the device of the regions, for loads, too */
 	cr_expect_eq(region_of(&region, sock, MB(60)), -EDQUOT);
 	says(raw_refusal(), "uid 61001 may have 28.0 MiB for regions on host");
 	says(raw_refusal(), "of 64.0 MiB, 8.0 MiB are kept for operators");

@@ -22,7 +22,7 @@ static void ways_judge(struct findings *findings, char *text)
 {
 	static const char missing[] = "not by ", there[] = "by ";
 
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+	for (char *line; (line = strsep(&text, "\n"));) {
 		char *colon = strchr(line, ':');
 
 		if (strncmp(line, there, strlen(there)) == 0)
