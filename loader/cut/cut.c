@@ -48,12 +48,12 @@ static void note_missing(struct cut *cut, const char *key)
 static int check_groups(const struct making *m, const struct source_tensor *tensor, const struct cut_rule *rule)
 {
 	const uint64_t rows = tensor->shape[rule->number];
-	uint64_t groups;
+	const uint64_t groups = rule->groups;
 	char why[240];
 
 	if (!rule->key)
 		return 0;
-	if (!cut_config_number(m->cut->source, rule->key, &groups)) {
+	if (!rule->has_groups) {
 		note_missing(m->cut, rule->key);
 		return 0;
 	}
@@ -253,6 +253,17 @@ static int fill_ranks(const struct making *m)
 
 /* ---- all ----------------------------------------------------------------- */
 
+/* Once for each rule, which may match thousands of tensors. */
+static int read_groups(const struct making *m)
+{
+	for (size_t i = 0; i < m->plan.count; i++) {
+		struct cut_rule *rule = &m->plan.rules[i];
+
+		rule->has_groups = rule->key && cut_config_number(m->cut->source, rule->key, &rule->groups);
+	}
+	return 0;
+}
+
 static int check_scales(const struct making *m)
 {
 	return cut_scales_check(m->cut, m->error);
@@ -260,8 +271,8 @@ static int check_scales(const struct making *m)
 
 static int cut_make_all(struct making *m)
 {
-	static int (*const steps[])(const struct making *) = {check_ranks, cut_tensors, check_matched,
-							      check_scales, fill_ranks};
+	static int (*const steps[])(const struct making *) = {check_ranks,   read_groups,  cut_tensors,
+							      check_matched, check_scales, fill_ranks};
 	struct cut *cut = m->cut;
 	int r = 0;
 

@@ -112,6 +112,8 @@ struct cut_rule {
 	enum cut_action action;
 	uint32_t number; /* the dimension of CUT_SPLIT, the rank of CUT_RANK */
 	const char *key; /* the name in config.json of how many groups the dimension has; NULL: it has none */
+	bool has_groups; /* the configuration says how many; cut_make sets both */
+	uint64_t groups;
 	bool optional; /* it may match no tensor */
 	unsigned line; /* counted from 1 */
 };

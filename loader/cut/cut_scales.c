@@ -36,21 +36,23 @@ static size_t weight_name(const char *name)
 }
 
 /* Returns the rows of the weight that one scale is for, or 0 if sizes do not tell: 192 rows with 2 scales may have blocks of 96 or of 128. */
-static uint64_t block_of(const struct source *source, const struct source_tensor *weight, uint64_t scales,
+static uint64_t block_of(const uint64_t sizes[2], const struct source_tensor *weight, uint64_t scales,
 			 uint32_t dimension)
 {
 	const uint64_t rows = weight->shape[dimension];
-	uint64_t sizes[2], size = 0;
+	uint64_t size = 0;
 
 	/* Experts may stand in a dimension before. */
-	if (weight->ndim >= 2 && dimension + 2 >= weight->ndim && cut_config_block(source, sizes))
+	if (weight->ndim >= 2 && dimension + 2 >= weight->ndim)
 		size = sizes[dimension + 2 - weight->ndim];
 	if (size > 0 && (rows + size - 1) / size == scales)
 		return size;
 	return rows % scales == 0 ? rows / scales : 0;
 }
 
-static int check_pair(const struct cut *cut, const struct scaled *pair, struct error *error)
+/* sizes: as cut_config_block has them; 0: not known. */
+static int check_pair(const struct cut *cut, const struct scaled *pair, const uint64_t sizes[2],
+		      struct error *error)
 {
 	const uint32_t dimension = pair->weight_cut->dimension;
 	uint64_t rows, scales, block;
@@ -61,7 +63,7 @@ static int check_pair(const struct cut *cut, const struct scaled *pair, struct e
 	scales = pair->scales->shape[dimension];
 	if (scales <= 1 || rows == 0)
 		return 0;
-	block = block_of(cut->source, pair->weight, scales, dimension);
+	block = block_of(sizes, pair->weight, scales, dimension);
 	if (block > 0 && rows / cut->rank_count % block == 0)
 		return 0;
 	if (block == 0)
@@ -104,6 +106,7 @@ int cut_scales_check(const struct cut *cut, struct error *error)
 {
 	const struct source *source = cut->source;
 	const struct source_tensor **sorted = calloc(source->tensor_count + 1, sizeof(*sorted));
+	uint64_t sizes[2] = {0};
 	int r = 0;
 
 	if (!sorted)
@@ -112,6 +115,7 @@ int cut_scales_check(const struct cut *cut, struct error *error)
 	for (size_t i = 0; i < source->tensor_count; i++)
 		sorted[i] = &source->tensors[i];
 	qsort(sorted, source->tensor_count, sizeof(*sorted), by_name);
+	cut_config_block(source, sizes);
 	for (size_t i = 0; r == 0 && i < source->tensor_count; i++) {
 		struct scaled pair = {.scales = &source->tensors[i], .scales_cut = &cut->tensors[i]};
 		size_t bytes = weight_name(pair.scales->name);
@@ -121,7 +125,7 @@ int cut_scales_check(const struct cut *cut, struct error *error)
 		if (!pair.weight)
 			continue;
 		pair.weight_cut = &cut->tensors[pair.weight - source->tensors];
-		r = check_pair(cut, &pair, error);
+		r = check_pair(cut, &pair, sizes, error);
 	}
 	free(sorted);
 	return r;

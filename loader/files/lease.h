@@ -5,7 +5,7 @@
  * when somebody opens or truncates the file. That process then waits until the loader gives the lease up, and for
  * /proc/sys/fs/lease-break-time (45 s) at most.
  *
- * Only the file's owner and whoever has CAP_LEASE get a lease, and not from each file system. */
+ * Only the file's owner and whoever has CAP_LEASE get a lease, and not every file system gives one. */
 #ifndef GPUWM_LOADER_LEASE_H
 #define GPUWM_LOADER_LEASE_H
 
