@@ -174,6 +174,9 @@
 /* Descriptors of segments and indices in all. systemd's fd store can hold this many without making
  * the environment of the next start too long. */
 #define STORE_FDS_MAX 2048
+/* How an operator makes room for more than the service manager or the keeper was told to keep. */
+#define STORE_FDS_REMEDY                                                                                       \
+	"raise FileDescriptorStoreMax= and FDSTORE= of gpuwmd's unit, or --store-max of gpuwm-keeper"
 /* The last name that gpuwmd uses in the fd store. A thousand names a second last for 500 years. */
 #define STORE_NAME_MAX ((UINT64_C(1) << 44) - 1)
 /* Descriptors of gpuwmd's own in the fd store: the state, and two sockets if nobody else keeps

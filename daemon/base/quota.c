@@ -241,9 +241,7 @@ int quota_check_operators(const struct quota *quota, enum quota_kind kind, uint6
 			 (unsigned)most->uid);
 	}
 	if (kind == QUOTA_FDS && table.all < STORE_FDS_MAX)
-		strncat(remedy,
-			"; or raise FileDescriptorStoreMax= and FDSTORE= of gpuwmd's unit, or --store-max of gpuwm-keeper",
-			sizeof(remedy) - strlen(remedy) - 1);
+		strncat(remedy, "; or " STORE_FDS_REMEDY, sizeof(remedy) - strlen(remedy) - 1);
 	return error_set(
 		error, -EDQUOT, remedy, "%s more %s do not fit: of %s, operators hold %s and users %s%s",
 		share_figure(&table, more, asked), table.noun, share_figure(&table, table.all, all),

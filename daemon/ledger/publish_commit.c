@@ -64,8 +64,7 @@ static int publish_check_room(const struct registry *registry, const struct publ
 		return error_set(
 			error, -EDQUOT,
 			registry_fds_max(registry) < STORE_FDS_MAX
-				? "retire a version, or raise FileDescriptorStoreMax= and FDSTORE= of "
-				  "gpuwmd's unit, or --store-max of gpuwm-keeper"
+				? "retire a version, or " STORE_FDS_REMEDY
 				: "retire a version, or make fewer and larger segments",
 			"%u segment%s and an index do not fit: %llu of the %llu descriptors that can be kept are taken",
 			count, count == 1 ? "" : "s", (unsigned long long)fds,

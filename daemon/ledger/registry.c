@@ -35,13 +35,10 @@ uint64_t registry_fds(const struct registry *registry)
 int registry_take_fds(struct registry *registry, uint64_t count, struct error *error)
 {
 	if (registry_fds(registry) + count > registry->fds_max)
-		return error_set(
-			error, -EDQUOT,
-			"retire a version, or raise FileDescriptorStoreMax= and FDSTORE= of gpuwmd's unit, "
-			"or --store-max of gpuwm-keeper",
-			"%llu descriptors do not fit: %llu of the %llu that can be kept are taken",
-			(unsigned long long)count, (unsigned long long)registry_fds(registry),
-			(unsigned long long)registry->fds_max);
+		return error_set(error, -EDQUOT, "retire a version, or " STORE_FDS_REMEDY,
+				 "%llu descriptors do not fit: %llu of the %llu that can be kept are taken",
+				 (unsigned long long)count, (unsigned long long)registry_fds(registry),
+				 (unsigned long long)registry->fds_max);
 	registry->other_fds += count;
 	return 0;
 }
