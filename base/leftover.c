@@ -1,5 +1,6 @@
 #include "leftover.h"
 
+#include "machine.h"
 #include "text.h"
 
 #include <ctype.h>
@@ -60,7 +61,7 @@ static uint64_t started_of(const char *process)
 static struct maker maker_this(void)
 {
 	struct maker maker = {.pid = (uint64_t)getpid()};
-	char boot[64], link[64];
+	char link[64];
 	struct stat st;
 	size_t digits = 0;
 	ssize_t length = readlink("/proc/self", link, sizeof(link) - 1);
@@ -71,8 +72,7 @@ static struct maker maker_this(void)
 	link[length] = '\0';
 	if (strtoull(link, NULL, 10) != maker.pid)
 		return maker;
-	proc_read("/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-	for (const char *c = boot; *c && digits < BOOT_DIGITS; c++)
+	for (const char *c = machine_name(); c && *c && digits < BOOT_DIGITS; c++)
 		if (isxdigit((unsigned char)*c))
 			maker.boot[digits++] = *c;
 	if (stat("/proc/self/ns/pid", &st) == 0)

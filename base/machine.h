@@ -1,6 +1,6 @@
 /* Which machine this is: containers of one machine are on the same one. */
-#ifndef GPUWM_PEER_MACHINE_H
-#define GPUWM_PEER_MACHINE_H
+#ifndef GPUWM_BASE_MACHINE_H
+#define GPUWM_BASE_MACHINE_H
 
 #include <stdbool.h>
 

@@ -1,8 +1,9 @@
 /* The requests of one connection, up to the first take. */
 #include "serve_internal.h"
 
-#include "machine.h"
 #include "wire_tls.h"
+
+#include "../base/machine.h"
 
 #include <errno.h>
 #include <stdio.h>

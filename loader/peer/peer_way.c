@@ -1,6 +1,6 @@
 #include "peer_way.h"
 
-#include "../../peer/machine.h"
+#include "../../base/machine.h"
 
 #include <errno.h>
 #include <stdio.h>
