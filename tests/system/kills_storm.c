@@ -84,8 +84,8 @@ Test(kills_storm, nothing_acknowledged_is_lost_and_nothing_is_left, .timeout = 3
 	bool upgraded = false;
 	char peer[256];
 
-	/* A take that is begun amid kills looks for its node for 90 s, which is longer than the check of a storm waits for jobs: until that is
-	 * told apart from a job that hangs, only those who ask get this storm. */
+	/* The only node of this world is gpuwmd itself. So a version that was taken, whose first copy is retired and whose keeper dies, is had by nobody:
+	 * gpuwmd looks for it for 90 s at each attach, and the model takes it for lost. Until the model knows that, only those who ask get this storm. */
 	SKIP_UNLESS(getenv("GPUWM_KILLS"), "scripts/kills runs it: GPUWM_KILLS is not set");
 	SKIP_UNLESS(backend() != BACKEND_CUDA, "the CPU looks at the memory of regions");
 	snprintf(peer, sizeof peer, "%s/bin/gpuwm-peer", build_path());

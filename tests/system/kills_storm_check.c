@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define ID_DIGITS 32
+/* A version that only other nodes have is looked for there for 90 s (loader/peer/peer_again.c), and this world's only node may not have it. */
+#define JOBS_MS 120000
 #define SETTLE_MS 60000 /* jobs that go on, versions that come back, on a busy machine */
 
 /* ---- looking ----------------------------------------------------------------------- */
@@ -205,7 +207,7 @@ void kills_check(struct storm *storm)
 	struct kills_storm *s = (struct kills_storm *)storm;
 
 	kills_serves(s);
-	cr_assert(EVENTUALLY(SETTLE_MS, is_idle(s)), "jobs do not end");
+	cr_assert(EVENTUALLY(JOBS_MS, is_idle(s)), "jobs do not end");
 	kills_peer_kill(s);
 	for (unsigned i = 0; i < KILLS_ACTORS; i++) {
 		for (unsigned k = 0; k < KILLS_VERSIONS; k++)
