@@ -17,7 +17,9 @@ def said(tensor: torch.Tensor) -> str | None:
     for base in type(tensor).__mro__:
         if base.__module__.startswith("torch.distributed."):  # DTensor, ShardedTensor
             return f"a {base.__name__}, of which each rank has a part"
-    # FSDP1 marks what it flattens; its class is torch's own.
-    if getattr(tensor, "_is_flat_param", False) or getattr(tensor, "_fsdp_flattened", False):
+    # FSDP1 marks what it flattens; its class is torch's own. The modules hold views of it, which
+    # raise when they are asked for more (is_leaf).
+    flat = tensor if tensor._base is None else tensor._base
+    if getattr(flat, "_is_flat_param", False) or getattr(tensor, "_fsdp_flattened", False):
         return "a part of FSDP's flat parameter, of which each rank has a part"
     return None
