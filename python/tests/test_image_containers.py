@@ -386,6 +386,7 @@ STATELESS: dict[str, Any] = {
     "an ellipsis": ...,
     "a type": list[int],
     "a function of C": len,
+    "a function of pybind11": torch._C._is_tracing,
     "a class": nn.Linear,
     "a module of Python": io,
     "a device": torch.device(DEVICE),

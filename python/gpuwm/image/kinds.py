@@ -41,7 +41,17 @@ SIMPLE = frozenset((type(None), bool, int, float, str))
 
 def class_name(kind: Any) -> str:
     """The name under which every process knows the class, or a function."""
-    return f"{_program.known(kind.__module__)}.{kind.__qualname__}"
+    name = kind.__name__ if is_of_a_module(kind) else kind.__qualname__
+    return f"{_program.known(kind.__module__)}.{name}"
+
+
+def is_of_a_module(function: Any) -> bool:
+    """Whether its module has a function of C under its name. Of pybind11's functions
+    (torch._C._is_tracing) `__self__` is not the module but a record, and it gives `__qualname__`."""
+    return isinstance(function, types.BuiltinFunctionType) and any(
+        vars(module).get(function.__name__) is function
+        for module in _program.found(function.__module__ or "")
+    )
 
 
 class Opaque:
@@ -188,7 +198,8 @@ def is_said(value: Any, opaque: Opaque) -> bool:
     if isinstance(value, _NAMED):
         return True
     if isinstance(value, types.BuiltinFunctionType):
-        return isinstance(value.__self__, type | types.ModuleType | None)
+        has_state = not isinstance(value.__self__, type | types.ModuleType | None)
+        return is_of_a_module(value) or not has_state
     if _fits([class_name(base) for base in kind.__mro__[:-1]], _WITH_CONTENT):
         return False
     if isinstance(value, _WEAK):
