@@ -37,6 +37,7 @@ w: gpuwm.Mapping
 
 # the program's: models
 config: Config
+folder: str
 model: torch.nn.Module
 one: torch.nn.Module
 other: torch.nn.Module
