@@ -98,7 +98,6 @@ const struct message_form form_verify = {
 
 static const struct record_field moves_result_rows[] = {
 	FIELD_U64S(struct moves_result, jobs, PARTS_PER_VERSION_MAX),
-	FIELD_U64S_MAYBE(struct moves_result, files, PARTS_PER_VERSION_MAX),
 };
 static const struct record moves_result = {RECORD(struct moves_result, moves_result_rows)};
 
@@ -140,8 +139,14 @@ static const struct record_field describe_params_rows[] = {
 };
 static const struct record describe_params = {RECORD(struct describe_params, describe_params_rows)};
 
+static const struct record_field describe_result_rows[] = {
+	FIELD_U64S(struct moves_result, jobs, PARTS_PER_VERSION_MAX),
+	FIELD_U64S_MAYBE(struct moves_result, files, PARTS_PER_VERSION_MAX),
+};
+static const struct record describe_result = {RECORD(struct moves_result, describe_result_rows)};
+
 const struct message_form form_describe = {
-	.name = "describe", .params = &describe_params, .result = &moves_result, .again = true};
+	.name = "describe", .params = &describe_params, .result = &describe_result, .again = true};
 
 /* ---- jobs, cancel ---- */
 
