@@ -46,8 +46,8 @@ def class_name(kind: Any) -> str:
 
 
 def is_of_a_module(function: Any) -> bool:
-    """Whether its module has a function of C under its name. Of pybind11's functions
-    (torch._C._is_tracing) `__self__` is not the module but a record, and it gives `__qualname__`."""
+    """Whether its module has a function of C under its name. `__self__` of
+    pybind11's (torch._C._is_tracing) is not the module but a record, which `__qualname__` tells."""
     return isinstance(function, types.BuiltinFunctionType) and any(
         vars(module).get(function.__name__) is function
         for module in _program.found(function.__module__ or "")
