@@ -72,7 +72,8 @@ int sightings_read(const json_t *list, const json_t *clients, const char *model,
 	snprintf(ret->tag, sizeof(ret->tag), "%s", text_of(version, "tag"));
 	json_array_foreach(json_object_get(clients, "clients"), i, client) {
 		json_array_foreach(json_object_get(client, "leases"), k, lease) {
-			if (r == 0 && has(lease, "model", model) && *text_of(lease, "address"))
+			if (r == 0 && has(lease, "model", model) && *text_of(lease, "address") &&
+			    !json_is_true(json_object_get(lease, "parked")))
 				r = add_sighting(ret, lease);
 		}
 	}

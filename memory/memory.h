@@ -135,6 +135,9 @@ struct memory_ops {
 	 * the memory stays readable until other segments are mapped over it. */
 	int (*vacate)(const struct memory_device *device, const struct memory_range *range,
 		      struct memory_segment *segments, uint32_t count, struct error *error);
+	/* Takes the memory out of a range that was vacated, so that it does not count as used: a read there is a fault. NULL: vacate has
+	 * done so. -ENOMEM: the memory is still there. */
+	int (*blank)(const struct memory_range *range, struct error *error);
 	/* Maps segments of one's own anew where map_at put them: for reading, so that they can be exported, or
 	 * for writing again (what is sealed on host: privately, copied where it is written). A forked child has
 	 * them too then. When it fails each is mapped the one way or the other, or none is and no segment has an

@@ -232,6 +232,13 @@ static int host_vacate(const struct memory_device *device, const struct memory_r
 	return 0;
 }
 
+static int host_blank(const struct memory_range *range, struct error *error)
+{
+	return reserve_at(range->base, range->bytes, MAP_FIXED) == MAP_FAILED
+		       ? host_map_failed(range->bytes, error)
+		       : 0;
+}
+
 static int host_remap_all(const struct memory_device *device, const struct memory_range *range,
 			  struct memory_segment *now, struct memory_segment *next, uint32_t count,
 			  struct error *error)
@@ -381,6 +388,7 @@ const struct memory_ops memory_host = {
 	.map_all = host_map_all,
 	.remap_all = host_remap_all,
 	.vacate = host_vacate,
+	.blank = host_blank,
 	.reaccess = host_reaccess,
 	.settle = host_settle,
 	.populate = host_populate,

@@ -61,16 +61,18 @@ uint64_t version_recent_until(const struct version *version, uint64_t now_ms, ui
 	return version->resident_ms <= now_ms && until > now_ms ? until : 0;
 }
 
+/* Whoever parked does not ask for that time. */
 static uint64_t recent_until(const struct version *version, const struct eviction_wish *wish)
 {
-	return version_recent_until(version, wish->now_ms, wish->min_resident_ms);
+	return version->parked_count > 0 ? 0
+					 : version_recent_until(version, wish->now_ms, wish->min_resident_ms);
 }
 
 /* Returns an enum eviction_stay, or EVICTION_STAYS if the version may go to *ret_to. */
 static enum eviction_stay eviction_judge(const struct version *version, const struct eviction_wish *wish,
 					 enum tier *ret_to)
 {
-	if (version->lease_count > 0 || version->revoked)
+	if (version_awake_leases(version) > 0 || version->revoked)
 		return STAYS_LEASED;
 	if (version->pin_count > 0)
 		return STAYS_PINNED;

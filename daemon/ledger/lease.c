@@ -63,15 +63,19 @@ static void lease_link(struct lease *lease, struct lease **of_version, struct le
 	*of_holder = lease;
 }
 
-/* Out of the table and of both lists. */
-static void lease_unlink(struct registry *registry, struct lease *lease)
+static void bucket_take(const struct registry *registry, struct lease *lease)
 {
 	struct lease **link = bucket_of(registry, lease->id);
 
 	while (*link != lease)
 		link = &(*link)->next_of_bucket;
 	*link = lease->next_of_bucket;
+}
 
+/* Out of the table and of both lists. */
+static void lease_unlink(struct registry *registry, struct lease *lease)
+{
+	bucket_take(registry, lease);
 	*lease->link_of_version = lease->next_of_version;
 	if (lease->next_of_version)
 		lease->next_of_version->link_of_version = lease->link_of_version;
@@ -80,20 +84,56 @@ static void lease_unlink(struct registry *registry, struct lease *lease)
 		lease->next_of_holder->link_of_holder = lease->link_of_holder;
 }
 
+uint64_t version_awake_leases(const struct version *version)
+{
+	return version->lease_count - version->parked_count;
+}
+
+void lease_park(struct lease *lease)
+{
+	struct version *version = lease->version;
+
+	lease->parked = true;
+	lease->parked_as = lease->id;
+	version->parked_count++;
+	if (version_awake_leases(version) == 0)
+		version->last_used_ms = clock_wall_ms();
+}
+
+static void renumber(struct registry *registry, struct lease *lease, uint64_t id)
+{
+	bucket_take(registry, lease);
+	lease->id = id;
+	bucket_put(registry, lease);
+}
+
+void lease_unpark(struct registry *registry, struct lease *lease)
+{
+	renumber(registry, lease, ++registry->lease_last_id);
+	lease->parked = false;
+	lease->version->parked_count--;
+}
+
+void lease_unpark_undo(struct registry *registry, struct lease *lease)
+{
+	renumber(registry, lease, lease->parked_as);
+	lease_park(lease);
+}
+
 static int not_leased(const struct version *version, struct error *error)
 {
 	return error_set(error, -EINVAL, "only ready versions are leased", "%s@%s is %s", version->model->name,
 			 version->tag, version_state_name(version->state));
 }
 
-static int lease_add(struct registry *registry, struct version *version, uint32_t replica,
+static int lease_add(struct registry *registry, struct version *version, uint32_t replica, bool parked,
 		     const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
 {
 	struct quota_charge charge;
 	struct lease *lease;
 	int r;
 
-	if (!version_is_resident(version))
+	if (!version_is_resident(version) && !parked)
 		return error_set(error, -EINVAL, "promote it first", "%s@%s lies on %s, and not on its devices",
 				 version->model->name, version->tag, tier_name(version->tier));
 	r = quota_charge(holder->quota, holder->uid, QUOTA_LEASES, &charge, error);
@@ -113,6 +153,8 @@ static int lease_add(struct registry *registry, struct version *version, uint32_
 	bucket_put(registry, lease);
 	lease_link(lease, &version->leases, holder->leases);
 	version->lease_count++;
+	if (parked)
+		lease_park(lease);
 	registry->counts.leases++;
 	*ret_lease = lease;
 	return 0;
@@ -126,15 +168,15 @@ int lease_grant(struct registry *registry, struct version *version, uint32_t rep
 
 	if (r < 0)
 		return r;
-	return lease_add(registry, version, replica, holder, ret_lease, error);
+	return lease_add(registry, version, replica, false, holder, ret_lease, error);
 }
 
-int lease_resume(struct registry *registry, struct version *version, uint32_t replica,
+int lease_resume(struct registry *registry, struct version *version, uint32_t replica, bool parked,
 		 const struct lease_holder *holder, struct lease **ret_lease, struct error *error)
 {
 	if (version->state != VERSION_READY && (version->state != VERSION_RETIRING || version->freeing))
 		return not_leased(version, error);
-	return lease_add(registry, version, replica, holder, ret_lease, error);
+	return lease_add(registry, version, replica, parked, holder, ret_lease, error);
 }
 
 struct lease *lease_by_id(const struct registry *registry, uint64_t id)
@@ -186,7 +228,9 @@ struct version *lease_release(struct registry *registry, struct lease *lease)
 
 	lease_unlink(registry, lease);
 	quota_release(&lease->charge);
-	if (--version->lease_count == 0)
+	version->lease_count--;
+	version->parked_count -= lease->parked;
+	if (!lease->parked && version_awake_leases(version) == 0)
 		version->last_used_ms = clock_wall_ms();
 	registry->counts.leases--;
 	free(lease->address);

@@ -106,6 +106,7 @@ struct version {
 	uint32_t pin_count;
 	struct lease *leases; /* a list */
 	uint64_t lease_count;
+	uint64_t parked_count; /* of these leases: parked ones, whose holders map nothing */
 	uint32_t alias_count; /* aliases other than `previous` that name it */
 	bool storing; /* it is complete, but the fd store does not have all of its descriptors yet */
 	bool freeing; /* gpuwmd has begun to free it, and leaves it out of snapshots */
@@ -131,7 +132,8 @@ struct version {
 	struct description *description; /* what it can be loaded from again; NULL: nothing is known */
 	uint64_t promotion; /* the number of its last promotion in this gpuwmd; 0: none */
 	struct error *promotion_error; /* malloced: why that one failed; NULL: it did not */
-	uint64_t last_used_ms; /* since 1970: when its last lease ended; before that, when it became ready */
+	uint64_t
+		last_used_ms; /* since 1970: when its last awake lease ended or parked; before that, when it became ready */
 	uint64_t
 		resident_ms; /* since 1970: when it last came onto its devices; 0: not since the start of gpuwmd */
 	bool restores; /* it was resident before all memory was lost, and gpuwmd is to promote it */
@@ -169,11 +171,13 @@ struct lease {
 	uint64_t id; /* no later lease has it */
 	struct version *version;
 	uint32_t replica; /* position in version->replicas */
+	bool parked; /* its holder maps nothing: the lease keeps the version from being freed, but not from leaving its devices */
 	void *holder; /* the session */
 	uint64_t since_ms;
 	char *address; /* malloced: where the holder serves requests; NULL: it has announced none */
 	struct quota_charge charge;
 	struct ipc_copy *copy; /* whose handles it hands over; NULL: it hands over the version's descriptors */
+	uint64_t parked_as; /* the number that it had when it was parked last; 0: it never was */
 	struct lease *next_of_version, **link_of_version;
 	struct lease *next_of_holder, **link_of_holder;
 	struct lease *next_of_bucket; /* the registry's table */
@@ -366,8 +370,9 @@ struct lease_holder {
  * -ENOMEM. */
 int lease_grant(struct registry *registry, struct version *version, uint32_t replica,
 		const struct lease_holder *holder, struct lease **ret_lease, struct error *error);
-/* The same for a lease that an earlier gpuwmd granted. The version may be retiring. */
-int lease_resume(struct registry *registry, struct version *version, uint32_t replica,
+/* The same for a lease that an earlier gpuwmd granted. The version may be retiring. parked: its holder maps nothing, and the version
+ * may lie on any tier. */
+int lease_resume(struct registry *registry, struct version *version, uint32_t replica, bool parked,
 		 const struct lease_holder *holder, struct lease **ret_lease, struct error *error);
 /* Returns the lease with this id if this holder has it, else NULL. Takes constant time. */
 struct lease *lease_find(const struct registry *registry, uint64_t id, const void *holder);
@@ -376,6 +381,15 @@ struct lease *lease_by_id(const struct registry *registry, uint64_t id);
 /* Sets where the holder serves requests; NULL: nowhere. Returns 1 if that is another address than before, else 0. Fails with
  * -ENOMEM. */
 int lease_set_address(struct lease *lease, const char *address);
+/* The holder of the lease maps nothing from now on. */
+void lease_park(struct lease *lease);
+/* The holder of a parked lease gets the memory as it is now. The lease has another number from then on: leases up to
+ * version->stale_leases are of earlier memory. */
+void lease_unpark(struct registry *registry, struct lease *lease);
+/* The holder did not get it: the lease is parked, under the number that the holder knows. */
+void lease_unpark_undo(struct registry *registry, struct lease *lease);
+/* Returns how many leases of the version are not parked: if there are any, it stays on its devices. */
+uint64_t version_awake_leases(const struct version *version);
 /* Ends a lease. Returns its version, which may be unused now. */
 struct version *lease_release(struct registry *registry, struct lease *lease);
 /* Sets the id after which ids go on, so that no id is used again after a restart. Call it before the first lease. */

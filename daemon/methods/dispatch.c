@@ -50,6 +50,8 @@ static const struct method methods[] = {
 	UNTOLD(get_handles, ROLE_WORKER, 0),
 	UNTOLD(release, ROLE_WORKER, 0),
 	UNTOLD(announce, ROLE_WORKER, 0),
+	UNTOLD(park, ROLE_WORKER, 0),
+	UNTOLD(unpark, ROLE_WORKER, 0),
 	UNTOLD(resume, ROLE_WORKER, 0),
 	LOOK_AT(ping, EVERYBODY, BEFORE_HELLO | WHEN_LOCKED),
 	LOOK_AT(hello, EVERYBODY & ~ROLE_LOADER, BEFORE_HELLO | WHEN_LOCKED),

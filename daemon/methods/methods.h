@@ -26,7 +26,7 @@ method_fn method_metrics;
 /* methods_list.c */
 method_fn method_list;
 /* methods_lease.c */
-method_fn method_get_handles, method_release, method_announce, method_resume;
+method_fn method_get_handles, method_release, method_announce, method_park, method_unpark, method_resume;
 /* methods_claim.c */
 method_fn method_claim, method_claim_give_up;
 /* methods_operate.c */
@@ -88,6 +88,7 @@ struct lease_wanted {
 	struct owner_wish owner;
 	uint64_t promotion; /* that it has waited for (tiers_attach); 0: none */
 	bool copied; /* by legacy CUDA IPC */
+	uint64_t lease; /* a parked one, which is to be given back; 0: a new one */
 };
 /* Of a request that can't be answered yet. */
 struct lease_later {
@@ -116,10 +117,14 @@ void put_copies(struct message_writer *w, struct session *session, const char *m
 /* What every answer says of a lease: its version and its part. The texts stay the version's. (methods_lease.c) */
 struct get_handles_result lease_result(const struct version *version, uint32_t replica, uint64_t lease,
 				       uint64_t generation);
+/* Answers with the lease, its version and its part. */
+void lease_tell_fds(const struct request *request, const struct lease_found *found, uint64_t lease);
 /* Counts a lease that was granted. */
 void lease_count_attach(const struct request *request, const struct version *version);
 /* Grants a lease and answers; this, the one above and the next two: methods_lease.c. */
 lease_ask_fn lease_answer;
+/* The version gives no leases in its state. Fails always; *ret_later says whether it will. */
+int lease_not_ready(const struct version *version, struct lease_later *ret_later, struct error *error);
 /* The remedy if a version can't be attached yet. */
 #define ATTACH_LATER "attach again later, or with a time to wait"
 /* The version does not lie on its devices: begins its promotion, or waits for the one that goes on. Fails always. This one:

@@ -63,7 +63,7 @@ static int lease_find_replica(const struct version *version, const struct lease_
 			 version->tag);
 }
 
-static int not_ready(const struct version *version, struct lease_later *ret_later, struct error *error)
+int lease_not_ready(const struct version *version, struct lease_later *ret_later, struct error *error)
 {
 	const char *model = model_name(version->model), *state = version_state_name(version->state);
 
@@ -87,7 +87,7 @@ static int lease_check_wanted(const struct request *request, const struct lease_
 	int r;
 
 	if (version->state != VERSION_READY && !look)
-		return not_ready(version, ret_later, error);
+		return lease_not_ready(version, ret_later, error);
 	r = owner_check(&wanted->owner, version, error);
 	if (r == 0)
 		r = lease_find_replica(version, wanted, &ret->replica, error);
@@ -125,7 +125,7 @@ struct get_handles_result lease_result(const struct version *version, uint32_t r
 					   .generation = generation};
 }
 
-static void lease_tell_fds(const struct request *request, const struct lease_found *found, uint64_t lease)
+void lease_tell_fds(const struct request *request, const struct lease_found *found, uint64_t lease)
 {
 	const struct version *version = found->version;
 	const struct get_handles_result result =
@@ -140,7 +140,6 @@ static void lease_tell_fds(const struct request *request, const struct lease_fou
 	replica_list(&version->replicas[found->replica], &part);
 	fd_count = part_write(&w, &part, fds);
 	request_answer_lease(request, &w, fds, fd_count, lease);
-	lease_count_attach(request, version);
 }
 
 struct lease_holder lease_holder_of(const struct request *request)
@@ -161,8 +160,8 @@ static int lease_shared(const struct request *request, const struct lease_found 
 	int r;
 
 	if (look) /* as freely as a lease of before a restart */
-		r = lease_resume(server->ledger.registry, found->version, found->replica, &holder, &lease,
-				 error);
+		r = lease_resume(server->ledger.registry, found->version, found->replica, false, &holder,
+				 &lease, error);
 	else
 		r = lease_grant(server->ledger.registry, found->version, found->replica, &holder, &lease,
 				error);
@@ -170,6 +169,7 @@ static int lease_shared(const struct request *request, const struct lease_found 
 		return r;
 	moves_stop_demotion(&server->work, found->version, "an attach");
 	lease_tell_fds(request, found, lease->id);
+	lease_count_attach(request, found->version);
 	return 0;
 }
 
@@ -207,7 +207,8 @@ void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 					    .look = waiter->look,
 					    .owner = waiter->owner,
 					    .promotion = waiter->promotion,
-					    .copied = waiter->copied};
+					    .copied = waiter->copied,
+					    .lease = waiter->job};
 	struct error error, reason;
 	struct lease_later later;
 	int r = ask(&waiter->request, &wanted, &later, &error);
@@ -238,6 +239,7 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 	waiter->copied = wanted->copied;
 	waiter->owner = wanted->owner;
 	waiter->promotion = wanted->promotion;
+	waiter->job = wanted->lease;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
 	if (waiter_name_enter(waiter) == 0)
 		return 0;
@@ -317,9 +319,10 @@ int method_announce(struct request *request, const void *given, struct error *er
 /* ---- leases of before a restart ---- */
 
 /* A client may name any number. Of those that no gpuwmd has given none is resumed. */
-static int check_resumed(const struct registry *registry, const struct version *version, uid_t uid, uint64_t id,
-			 struct error *error)
+static int check_resumed(const struct registry *registry, const struct version *version, uid_t uid,
+			 const struct resume_lease *asked, struct error *error)
 {
+	const uint64_t id = asked->lease;
 	const char *model = model_name(version->model);
 
 	if (version_lease_revoked(version, uid, id))
@@ -330,7 +333,7 @@ static int check_resumed(const struct registry *registry, const struct version *
 		return error_set(error, -ESTALE, "attach to another version",
 				 "the leases of %s@%s were revoked: an operator retired it by force", model,
 				 version->tag);
-	if (id <= version->stale_leases && id > 0)
+	if (id <= version->stale_leases && id > 0 && !asked->parked) /* who maps nothing takes what there is */
 		return error_set(error, -ESTALE, "attach again",
 				 "%s@%s was demoted after lease %llu had ended: its memory is another one now",
 				 model, version->tag, (unsigned long long)id);
@@ -341,8 +344,8 @@ static int check_resumed(const struct registry *registry, const struct version *
 }
 
 /* Finds the version of a lease that may be resumed. Fails with -ESTALE, among others, if the lease has ended for good. */
-static int find_resumed(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
-			struct version **ret_version, struct error *error)
+static int find_resumed(const struct request *request, const struct lease_wanted *wanted,
+			const struct resume_lease *asked, struct version **ret_version, struct error *error)
 {
 	struct session *session = request->session;
 	uint64_t generation;
@@ -357,29 +360,30 @@ static int find_resumed(const struct request *request, const struct lease_wanted
 		r = access_attach(session, (*ret_version)->model, error);
 	if (r < 0)
 		return r;
-	return check_resumed(request->server->ledger.registry, *ret_version, session->peer.uid, id, error);
+	return check_resumed(request->server->ledger.registry, *ret_version, session->peer.uid, asked, error);
 }
 
-static int lease_resume_one(const struct request *request, const struct lease_wanted *wanted, uint64_t id,
-			    bool *ret_revoked, struct lease **ret, struct error *error)
+static int lease_resume_one(const struct request *request, const struct lease_wanted *wanted,
+			    const struct resume_lease *asked, bool *ret_revoked, struct lease **ret,
+			    struct error *error)
 {
 	struct server *server = request->server;
 	const struct lease_holder holder = lease_holder_of(request);
 	struct version *version;
 	uint32_t replica;
 	struct lease_later later;
-	int r = find_resumed(request, wanted, id, &version, error);
+	int r = find_resumed(request, wanted, asked, &version, error);
 
 	*ret_revoked = r == -ESTALE;
 	if (r < 0)
 		return r;
 	if (version->state != VERSION_READY &&
 	    (version->state != VERSION_RETIRING || keeping_grace_ms(server->keeping) == 0))
-		return not_ready(version, &later, error);
+		return lease_not_ready(version, &later, error);
 	r = lease_find_replica(version, wanted, &replica, error);
 	if (r == 0)
-		r = lease_resume(server->ledger.registry, version, replica, &holder, ret, error);
-	if (r == 0)
+		r = lease_resume(server->ledger.registry, version, replica, asked->parked, &holder, ret, error);
+	if (r == 0 && !asked->parked)
 		moves_stop_demotion(&server->work, version, "a process that takes its lease again");
 	return r;
 }
@@ -410,7 +414,7 @@ static void put_resumed(const struct request *request, const struct resume_lease
 		wanted.device = asked->device;
 		wanted.rank = asked->rank;
 		wanted.copied = is_copied(asked->transport);
-		if (lease_resume_one(request, &wanted, asked->lease, &answer.revoked, &lease, &error) < 0) {
+		if (lease_resume_one(request, &wanted, asked, &answer.revoked, &lease, &error) < 0) {
 			answer.error = &error;
 		} else if (asked->address && leases_announce(work, lease, asked->address, &error) < 0) {
 			/* It is not resumed either: its holder would wait for requests in vain. */

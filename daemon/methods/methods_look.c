@@ -272,6 +272,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 			       .rank = replica->rank,
 			       .since_ms = lease->since_ms,
 			       .address = lease->address,
+			       .parked = lease->parked,
 			       .transport = lease->copy ? TRANSPORT_CUDA_IPC : NULL,
 		       });
 }

@@ -529,6 +529,36 @@ struct gpuwm_switch_options {
  *                     succeeds. If none does, detach. */
 int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gpuwm_switch_options *options);
 
+/* Gives the memory of a mapping back, and keeps its addresses. The version may then leave the device: when something
+ * else needs room there, or by an operator's word. It is not freed. Exports, holds, pointers and CUDA graphs stay,
+ * and are true again after gpuwm_unpark; until then no kernel and no thread may read there. On host a read is a SIGSEGV,
+ * which the library explains if gpuwm_name_faults was called. An announced address takes no requests meanwhile. Other attachments
+ * of this process to the same version may share the memory: it goes when the last of them has parked.
+ *
+ * The call waits until the device is idle. If gpuwmd is away, the next one hears that the lease is parked. A mapping
+ * that is parked already is fine. gpuwm_tensor_at, exports, gpuwm_switch and gpuwm_exchange of a parked mapping fail with -ENODATA;
+ * gpuwm_detach and gpuwm_drop end it.
+ *
+ * Returns 0. Fails with the codes below, and with those of gpuwm_lost; the mapping is as before then.
+ *   -EBUSY    A CUDA stream is being captured.
+ *   -EINVAL   The version does not move: it has no name, or is cached.
+ *   -ENOTSUP  The mapping has private_writes, or comes by CUDA IPC, or no other process has its memory. Or gpuwmd is older.
+ *   -EIO      The CUDA context is broken, or the driver refused.
+ *   -ECHILD */
+int gpuwm_park(struct gpuwm_mapping *mapping);
+/* Maps the memory of a parked mapping again, at the same addresses. If the version has left its device, gpuwmd brings it back, and
+ * the call waits for that: wait_ms, 0: not at all, -1: for ever. A mapping that is not parked is fine.
+ *
+ * Returns 0. Fails with the codes below; the mapping stays parked then, and the call may be repeated.
+ *   -ETIMEDOUT  The version is not back yet.
+ *   -ENOENT     The version was retired after it had left its device.
+ *   -EBADMSG, -ENODEV  The version is tainted, or its device is lost.
+ *   -ENOSPC, -EDQUOT  The device has no room, or a quota is used up.
+ *   -ENOMEM, -EIO, -ECHILD, and the codes of gpuwm_lost */
+int gpuwm_unpark(struct gpuwm_mapping *mapping, int64_t wait_ms);
+/* Returns whether the mapping is parked. */
+bool gpuwm_mapping_parked(const struct gpuwm_mapping *mapping);
+
 struct gpuwm_exchange_options {
 	size_t size;
 	/* The caller has waited for the device and captures nothing: do not wait again. */

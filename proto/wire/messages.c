@@ -16,6 +16,8 @@ const struct message_form *const message_forms[] = {
 	&form_get_handles,
 	&form_release,
 	&form_announce,
+	&form_park,
+	&form_unpark,
 	&form_resume,
 	&form_claim,
 	&form_claim_give_up,

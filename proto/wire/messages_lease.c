@@ -69,6 +69,25 @@ static const struct record release_params = {RECORD(struct release_params, relea
 const struct message_form form_release = {
 	.name = "release", .params = &release_params, .result = &record_nothing};
 
+/* ---- park, unpark ---- */
+
+static const struct record_field park_params_rows[] = {
+	FIELD_U64(struct park_params, lease),
+};
+static const struct record park_params = {RECORD(struct park_params, park_params_rows)};
+
+/* After a restart a lease has another number, and resume says whether it is parked: neither may be sent again. */
+const struct message_form form_park = {.name = "park", .params = &park_params, .result = &record_nothing};
+
+static const struct record_field unpark_params_rows[] = {
+	FIELD_U64(struct unpark_params, lease),
+	FIELD_WAIT_MS(struct unpark_params),
+};
+static const struct record unpark_params = {RECORD(struct unpark_params, unpark_params_rows)};
+
+const struct message_form form_unpark = {
+	.name = "unpark", .params = &unpark_params, .result = &get_handles_result};
+
 /* ---- announce ---- */
 
 /* No address has no text, not an empty one. */
@@ -112,6 +131,7 @@ static const struct record_field resume_lease_rows[] = {
 	FIELD_U64(struct resume_lease, rank),
 	FIELD_TEXT_MAYBE(struct resume_lease, address, ADDRESS_BYTES_MAX),
 	FIELD_TEXT_MAYBE(struct resume_lease, transport, TRANSPORT_BYTES_MAX),
+	FIELD_BOOL_OR(struct resume_lease, parked, false),
 };
 static const struct record resume_lease = {RECORD(struct resume_lease, resume_lease_rows),
 					   .check = check_resume_lease};

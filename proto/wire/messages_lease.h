@@ -37,6 +37,18 @@ struct release_params {
 	uint64_t lease;
 };
 
+extern const struct message_form form_park;
+struct park_params {
+	uint64_t lease;
+};
+
+/* unpark answers with the result of get_handles. */
+extern const struct message_form form_unpark;
+struct unpark_params {
+	uint64_t lease;
+	int64_t wait_ms;
+};
+
 extern const struct message_form form_announce;
 struct announce_params {
 	uint64_t lease;
@@ -51,6 +63,7 @@ struct resume_lease {
 	uint64_t rank;
 	const char *address; /* NULL: none */
 	const char *transport; /* NULL: TRANSPORT_FD */
+	bool parked; /* its holder maps nothing */
 };
 struct resume_params {
 	struct {

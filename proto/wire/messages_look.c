@@ -234,6 +234,7 @@ static const struct record_field lease_told_rows[] = {
 	FIELD_U64(struct lease_told, rank),
 	FIELD_U64(struct lease_told, since_ms),
 	FIELD_TEXT_MAYBE(struct lease_told, address, ADDRESS_BYTES_MAX),
+	FIELD_BOOL_OR(struct lease_told, parked, false),
 	FIELD_U64_MAYBE(struct lease_told, revoked_ms),
 	FIELD_U64_MAYBE(struct lease_told, bytes),
 	FIELD_BOOL_MAYBE(struct lease_told, freed),

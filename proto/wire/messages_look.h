@@ -184,6 +184,7 @@ struct lease_told {
 	const char *model, *tag, *device;
 	uint64_t rank, since_ms;
 	const char *address;
+	bool parked; /* the holder maps nothing, and serves nobody at its address */
 	const uint64_t *revoked_ms, *bytes;
 	const bool *freed;
 	const char *transport; /* NULL: TRANSPORT_FD */

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, overload
 
-from . import _lease, _needs, _received, _save, _switch
-from ._c import lib
+from . import _lease, _needs, _park, _received, _save, _switch
+from ._c import lib, threads
 from ._c.handle import Handle
 from ._tensors import Tensors
 from ._version import Version
@@ -94,6 +94,26 @@ class Mapping(Tensors):
         from this one, and this one's version at the other's. It does not need gpuwmd: see
         gpuwm._switch.exchange."""
         return _switch.exchange(self, other, idle=idle, stale=stale, check=check)
+
+    # ---- without its memory for a while ----
+
+    def park(self) -> None:
+        """Gives the memory back, and keeps its addresses: see gpuwm._park.park."""
+        _park.park(self)
+
+    def unpark(self, wait: float | None = None) -> None:
+        """Has the memory again, at the same addresses: see gpuwm._park.unpark."""
+        _park.unpark(self, wait)
+
+    async def unpark_async(self, wait: float | None = None) -> None:
+        """Does what unpark does, without blocking the event loop. If it is cancelled, the call goes
+        on in its thread."""
+        await threads.awaited(lambda: _park.unpark(self, wait))
+
+    @property
+    def parked(self) -> bool:
+        """Whether it is parked."""
+        return _park.is_parked(self)
 
     # ---- its end ----
 

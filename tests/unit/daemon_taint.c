@@ -20,7 +20,7 @@ LedgerTest(taint, ends_new_leases_and_leaves_the_old_ones)
 	cr_expect_str_eq(ledger.error.detail,
 			 "gpuwmctl swap m to another version, or load it again under another tag");
 	cr_expect_eq(version->lease_count, 1);
-	cr_assert_eq(lease_resume(ledger.registry, version, 0,
+	cr_assert_eq(lease_resume(ledger.registry, version, 0, false,
 				  &(struct lease_holder){&holder, &leases, ledger.quota, LEDGER_UID}, &lease,
 				  &ledger.error),
 		     0, "%s", ledger.error.message);

@@ -118,3 +118,13 @@ Test(sightings, the_hooks_list_has_all_backends)
 	free(text);
 	fleet_clear(&routes[0].fleet);
 }
+
+Test(sightings, what_is_parked_serves_nobody)
+{
+	read_of(LIST,
+		"{'clients': [{'leases': [" LEASE("1", V2, ", 'address': 'a:1', 'parked': true") ", " LEASE(
+			"2", V2, ", 'address': 'b:1'") "]}]}",
+		"current");
+	cr_assert_eq(sightings.count, 1);
+	cr_expect_str_eq(sightings.items[0].address, "b:1");
+}

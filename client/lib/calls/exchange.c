@@ -52,8 +52,12 @@ static int mappings_compare(const struct gpuwm_mapping *mapping, const struct gp
 			    struct error *error)
 {
 	const struct layout now = layout_of(mapping), next = layout_of(other);
-	int r = mapped_part_check_moves(mapping->part, error);
+	int r = mapping_check_awake(mapping, error);
 
+	if (r == 0)
+		r = mapping_check_awake(other, error);
+	if (r == 0)
+		r = mapped_part_check_moves(mapping->part, error);
 	if (r == 0)
 		r = mapped_part_check_moves(other->part, error);
 	if (r == 0)

@@ -13,7 +13,7 @@ static bool installed; /* under fork_lock */
 static struct sigaction previous; /* what SIGSEGV did before */
 static char private_writes[80] = "private_writes"; /* how the program asks for them */
 
-/* Where an address lies in a part. */
+/* Where an address lies in a part. Of one that is parked, the rest is not known. */
 struct place {
 	const struct mapped_part *part;
 	uint32_t segment; /* of the part's index */
@@ -40,8 +40,11 @@ static bool fault_find_place(uintptr_t address, struct place *ret)
 	for (const struct mapped_part *part = mapped_part_first(); part; part = part->next) {
 		uintptr_t base = (uintptr_t)part->range.base;
 
-		if (part->device.ops->cpu_addresses && !part->device.private_writes && part->mapped &&
-		    address >= base && address - base < part->range.bytes && part_has(part, address, ret))
+		if (!part->device.ops->cpu_addresses || part->device.private_writes || !part->mapped ||
+		    address < base || address - base >= part->range.bytes)
+			continue;
+		*ret = (struct place){.part = part};
+		if (part->vacated || part_has(part, address, ret))
 			return true;
 	}
 	return false;
@@ -62,11 +65,29 @@ static const char *tensor_at(const struct place *place)
 	return NULL;
 }
 
+#define FAULT_WORDS 8
+
+static void tell_words(const char *const words[], size_t count)
+{
+	struct iovec pieces[FAULT_WORDS];
+	ssize_t written;
+
+	for (size_t i = 0; i < count; i++)
+		pieces[i] = (struct iovec){(void *)words[i], strlen(words[i])};
+	written = writev(STDERR_FILENO, pieces, (int)count);
+	(void)written; /* the process dies in any case */
+}
+
 /* With what a signal's handler may call. */
 static void fault_tell(const struct place *place)
 {
-	const char *tensor = tensor_at(place);
-	const char *words[] = {
+	const char *tensor = place->part->vacated ? NULL : tensor_at(place);
+	const char *parked[] = {
+		"gpuwm: SIGSEGV: ",
+		place->part->label,
+		" is parked, and was read or written: nothing is mapped there until it is unparked\n",
+	};
+	const char *words[FAULT_WORDS] = {
 		"gpuwm: SIGSEGV: a write into ",
 		tensor ? "tensor " : "the padding between tensors",
 		tensor ? tensor : "",
@@ -76,13 +97,11 @@ static void fault_tell(const struct place *place)
 		private_writes,
 		"\n",
 	};
-	struct iovec pieces[sizeof(words) / sizeof(words[0])];
-	ssize_t written;
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		pieces[i] = (struct iovec){(void *)words[i], strlen(words[i])};
-	written = writev(STDERR_FILENO, pieces, sizeof(words) / sizeof(words[0]));
-	(void)written; /* the process dies in any case */
+	if (place->part->vacated)
+		tell_words(parked, sizeof(parked) / sizeof(parked[0]));
+	else
+		tell_words(words, FAULT_WORDS);
 }
 
 /* As if the handler had not been there. */

@@ -84,6 +84,8 @@ int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gp
 	if (r == 0)
 		r = client_take_options(given, &options, sizeof(options), &error);
 	if (r == 0)
+		r = mapping_check_awake(mapping, &error);
+	if (r == 0)
 		r = mapped_part_check_moves(mapping->part, &error);
 	if (r == 0)
 		r = switch_to(mapping, ref, &options, &error);

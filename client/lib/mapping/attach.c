@@ -52,8 +52,12 @@ static int end_unused(struct keep *keep)
 {
 	struct gpuwm_mapping *mapping =
 		(struct gpuwm_mapping *)((char *)keep - offsetof(struct gpuwm_mapping, keep));
-	int r = unmap_unused(mapping->part);
+	int r;
 
+	if (mapping->parked)
+		mapped_part_forget_parked(mapping->part);
+	mapping->parked = false;
+	r = unmap_unused(mapping->part);
 	if (r < 0)
 		return r;
 	if (mapping->lease)
@@ -68,6 +72,14 @@ void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part)
 	mapping->part = part;
 	fork_watch(&mapping->hook, nothing_in_child, mapping);
 	keep_init(&mapping->keep, end_unused);
+}
+
+int mapping_check_awake(const struct gpuwm_mapping *mapping, struct error *error)
+{
+	if (!mapping->parked)
+		return 0;
+	return error_set(error, -ENODATA, "unpark it first", "%s is parked: nothing is mapped",
+			 mapping->part->label);
 }
 
 static int announce_now(struct gpuwm_mapping *mapping, const char *address, struct error *error)
@@ -184,6 +196,9 @@ int gpuwm_detach(struct gpuwm_mapping *mapping)
 		r = check_unused(mapping, &error);
 	if (r < 0)
 		return client_fail(&error);
+	if (mapping->parked)
+		mapped_part_forget_parked(mapping->part);
+	mapping->parked = false;
 	r = mapped_part_drop(mapping->part, &error);
 	if (r < 0) {
 		keep_put_back(&mapping->keep);
@@ -222,7 +237,7 @@ int gpuwm_mapping_check(const struct gpuwm_mapping *mapping)
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
 
-	if (r == 0)
+	if (r == 0 && !mapping->parked)
 		r = mapped_part_check(mapping->part, &error);
 	if (r == 0)
 		r = lease_check(mapping->client, mapping->lease, &error);

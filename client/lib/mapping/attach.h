@@ -13,6 +13,7 @@ struct gpuwm_mapping {
 	struct keep keep; /* used by the caller, by exports and by holds */
 	struct gpuwm_version_info version;
 	struct lease *lease;
+	bool parked;
 	struct gpuwm_key_field *key; /* the key that the caller asked for, which a switch asks for too */
 	size_t key_count;
 	struct owner_wish owner; /* the owners that the caller asked for, likewise */
@@ -29,6 +30,8 @@ void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part);
 /* The lease of the mapping has changed, and gets the address of the one before; "": none. Does not wait for a gpuwmd that is away.
  * Fails as lease_announce. */
 int mapping_announce_again(struct gpuwm_mapping *mapping, const char *address, struct error *error);
+/* Fails with -ENODATA if the mapping is parked. */
+int mapping_check_awake(const struct gpuwm_mapping *mapping, struct error *error);
 /* Frees a mapping of which nothing is mapped any more, and gives its lease back. Fails as lease_release. */
 int mapping_free(struct gpuwm_mapping *mapping, struct error *error);
 

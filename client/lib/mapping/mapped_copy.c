@@ -55,6 +55,9 @@ int mapped_part_populate(struct mapped_part *part, struct error *error)
 
 int mapped_part_check(const struct mapped_part *part, struct error *error)
 {
+	if (part->vacated)
+		return error_set(error, -ENODATA, "unpark it first", "%s is parked: nothing is mapped",
+				 part->label);
 	if (!part->lost)
 		return 0;
 	return error_set(

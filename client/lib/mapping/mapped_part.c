@@ -142,6 +142,16 @@ void mapped_part_free(struct mapped_part *part)
 	free(part);
 }
 
+/* Of segments that are not mapped. */
+static void part_let_go(struct mapped_part *part)
+{
+	fork_lock();
+	part->device.ops->close_fds(part->segments, part->segment_count);
+	fork_unlock();
+	for (uint32_t i = 0; i < part->segment_count; i++)
+		part->device.ops->release(&part->device, &part->segments[i]);
+}
+
 static int segments_new(uint32_t count, struct memory_segment **ret, struct error *error)
 {
 	struct memory_segment *segments = calloc((size_t)count + 1, sizeof(*segments));
@@ -221,6 +231,64 @@ static int part_map(struct mapped_part *part, struct grant *grant, const struct 
 	return 0;
 }
 
+/* Where the memory was. Under part->lock. */
+static int part_map_again(struct mapped_part *part, const struct grant *grant, struct error *error)
+{
+	const struct memory_device *device = &part->device;
+	int r = part_import(part, grant, part->segments, error);
+
+	if (r == 0 && part->segment_count > 0)
+		r = device->ops->map_all(device, &part->range, part->segments, part->segment_count, error);
+	part->vacated = r < 0;
+	if (r < 0)
+		part_let_go(part);
+	return r;
+}
+
+static void part_count_parked(struct mapped_part *part, int more)
+{
+	fork_lock();
+	part->parked += (unsigned)more;
+	fork_unlock();
+}
+
+static bool part_is_parked(const struct mapped_part *part)
+{
+	bool all;
+
+	fork_lock();
+	all = part->uses > 0 && part->parked == part->uses;
+	fork_unlock();
+	return all;
+}
+
+/* The segments that were vacated. */
+static void part_put_back(struct mapped_part *part, struct error *error)
+{
+	part->lost = part->device.ops->map_all(&part->device, &part->range, part->segments, part->segment_count,
+					       error) < 0;
+	part->vacated = false;
+}
+
+/* The segments stay, so that they can be put back. Under part->lock. */
+static int part_vacate(struct mapped_part *part, struct error *error)
+{
+	const struct memory_device *device = &part->device;
+	struct error unused;
+	int r = device->ops->idle(device, error);
+
+	if (r == 0)
+		r = device->ops->vacate(device, &part->range, part->segments, part->segment_count, error);
+	if (r < 0)
+		return r;
+	part->vacated = true;
+	if (part->segment_count > 0 && device->ops->blank)
+		r = device->ops->blank(&part->range, error);
+	if (r < 0)
+		part_put_back(part, &unused);
+	return r;
+}
+
 /* Maps on the first use. Takes the index, or closes it. */
 static int part_ready(struct mapped_part *part, struct grant *grant, struct index_map *index, void *address,
 		      struct error *error)
@@ -234,6 +302,8 @@ static int part_ready(struct mapped_part *part, struct grant *grant, struct inde
 	mapped = part->mapped;
 	if (!mapped)
 		r = part_map(part, grant, index, address, error);
+	else if (part->vacated)
+		r = part_map_again(part, grant, error);
 	pthread_mutex_unlock(&part->lock);
 	if (mapped || r < 0)
 		index_map_close(index);
@@ -288,13 +358,36 @@ int mapped_part_use(struct grant *grant, const struct gpuwm_attach_options *opti
 	return r;
 }
 
+/* The others of a part, which are parked, do not keep it mapped. Fails with -EBUSY. */
+static int part_rest(struct mapped_part *part, struct error *error)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&part->lock);
+	if (part_is_parked(part) && part->mapped && !part->vacated) {
+		r = part_vacate(part, error);
+		if (r == 0)
+			part_let_go(part);
+	}
+	pthread_mutex_unlock(&part->lock);
+	return r == -EBUSY ? r : 0;
+}
+
 int mapped_part_leave(struct mapped_part *part, struct error *error)
 {
-	if (!part_put(part))
-		return 0;
+	if (!part_put(part)) {
+		int r = part_rest(part, error);
+
+		if (r < 0) {
+			fork_lock();
+			part->uses++;
+			fork_unlock();
+		}
+		return r;
+	}
 	/* Any other failure means that the context is broken: nothing runs in it
 	 * any more, so the memory can go. */
-	if (part->device.ops->idle(&part->device, error) != -EBUSY)
+	if (part->vacated || part->device.ops->idle(&part->device, error) != -EBUSY)
 		return 1;
 	fork_lock();
 	part->uses = 1;
@@ -344,6 +437,51 @@ void mapped_part_become(struct mapped_part *part, const struct gpuwm_version_inf
 	part_name(part, version);
 	part_link(part);
 	fork_unlock();
+}
+
+/* ---- parking ----------------------------------------------------------- */
+
+int mapped_part_park(struct mapped_part *part, struct gpuwm_client *client, struct lease *lease,
+		     struct error *error)
+{
+	struct error unused;
+	bool all;
+	int r = 0;
+
+	pthread_mutex_lock(&part->lock);
+	part_count_parked(part, 1);
+	all = part_is_parked(part);
+	if (all)
+		r = part_vacate(part, error);
+	if (r == 0) {
+		r = lease_park(client, lease, error);
+		if (all && r == 0)
+			part_let_go(part);
+		else if (all)
+			part_put_back(part, &unused);
+	}
+	if (r < 0)
+		part_count_parked(part, -1);
+	pthread_mutex_unlock(&part->lock);
+	return r;
+}
+
+int mapped_part_unpark(struct mapped_part *part, const struct grant *grant, struct error *error)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&part->lock);
+	if (part->vacated)
+		r = part_map_again(part, grant, error);
+	if (r == 0)
+		part_count_parked(part, -1);
+	pthread_mutex_unlock(&part->lock);
+	return r;
+}
+
+void mapped_part_forget_parked(struct mapped_part *part)
+{
+	part_count_parked(part, -1);
 }
 
 /* ---- switching --------------------------------------------------------- */

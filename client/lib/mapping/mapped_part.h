@@ -48,6 +48,8 @@ struct mapped_part {
 	pthread_mutex_t lock; /* guards what follows, until the part is mapped */
 	bool mapped;
 	bool lost; /* a switch or an exchange failed, and so did putting the old segments back: nothing is there */
+	bool vacated; /* all its uses are parked: nothing is there, and the range is kept */
+	unsigned parked; /* of the uses: parked ones; under fork_lock */
 	bool copied; /* its memory is a copy by CUDA IPC, opened by handles, each segment at addresses of its own */
 	struct ipc_handle copy_event; /* which copy */
 	bool held; /* it keeps the device's context in being, since the first read */
@@ -98,6 +100,15 @@ int mapped_part_populate(struct mapped_part *part, struct error *error);
 int mapped_part_switch(struct mapped_part *part, const struct grant *grant, const struct index_map *index,
 		       bool idle, struct error *error);
 
+/* Parks a use, with its lease. If it is the last one that was awake, waits until the device is idle and takes the memory out; the addresses
+ * stay. Fails with -EBUSY if a stream is being captured, and as lease_park; all is as before then. */
+int mapped_part_park(struct mapped_part *part, struct gpuwm_client *client, struct lease *lease,
+		     struct error *error);
+/* Ends that, and maps the memory of the grant where it was, unless it is there. After an error the use is parked. */
+int mapped_part_unpark(struct mapped_part *part, const struct grant *grant, struct error *error);
+/* A use that ends is not parked any more. */
+void mapped_part_forget_parked(struct mapped_part *part);
+
 /* Returns whether other attaches use the part too. */
 bool mapped_part_is_shared(const struct mapped_part *part);
 /* Takes the part out of the table, so that no attach shares it. Returns false if others use it: then it stays in
@@ -115,7 +126,7 @@ int mapped_part_open_copy(struct mapped_part *part, const struct memory_copy *co
 /* Fails with -ENOTSUP if nothing else can be mapped at the part's addresses, because it is a copy by CUDA IPC. */
 int mapped_part_check_moves(const struct mapped_part *part, struct error *error);
 
-/* Fails with -ENOTRECOVERABLE if the part is lost. */
+/* Fails with -ENOTRECOVERABLE if the part is lost, and with -ENODATA if it is parked: nothing is there. */
 int mapped_part_check(const struct mapped_part *part, struct error *error);
 
 /* Keeps the device's context in being until the part is unmapped. To make it takes 100 ms, and a caller that reads one tensor after

@@ -69,6 +69,8 @@ int mapped_part_holds(const struct mapped_part *part, struct gpuwm_tensor *tenso
 	const struct memory_segment *segment = mapped_part_segment(part, tensor->segment);
 	uint64_t bytes = 0;
 
+	if (part->vacated)
+		return mapped_part_check(part, error);
 	if (tensor->segment < view->header->segment_count)
 		bytes = view->segments[tensor->segment].bytes;
 	if (tensor->offset > bytes || tensor->bytes > bytes - tensor->offset)

@@ -126,6 +126,23 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 	return there;
 }
 
+bool lease_awake(struct gpuwm_client *client, struct lease *lease, uint64_t id, uint64_t round)
+{
+	struct reviver *v = &client->reviver;
+	bool there;
+
+	pthread_mutex_lock(&v->lock);
+	there = lease->round == round;
+	if (there) {
+		lease->id = id;
+		lease->parked = false;
+	}
+	if (there && was_revoked_early(v, id, round))
+		lease_revoke(v, lease, "an operator revoked it as it was unparked");
+	pthread_mutex_unlock(&v->lock);
+	return there;
+}
+
 /* ---- giving back ------------------------------------------------------- */
 
 static void put_release(struct message_writer *w, uint64_t id)
@@ -371,7 +388,8 @@ static void put_leases(struct reviver *v, struct message_writer *w, struct lease
 						 leases[i]->version.device,
 						 leases[i]->version.rank,
 						 leases[i]->address[0] ? leases[i]->address : NULL,
-						 leases[i]->copied ? TRANSPORT_CUDA_IPC : NULL};
+						 leases[i]->copied ? TRANSPORT_CUDA_IPC : NULL,
+						 leases[i]->parked};
 	}
 	message_write_request(w, request_next_id(), &form_resume,
 			      &(struct resume_params){.leases = {.items = asked, .count = (uint32_t)count}});

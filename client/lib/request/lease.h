@@ -15,6 +15,7 @@ struct lease {
 	char address[ADDRESS_BYTES_MAX + 1]; /* what the program announced; "": nothing */
 	bool dropped; /* the caller gave it back during an attempt to connect, at whose end it is freed */
 	bool copied; /* of a copy by CUDA IPC, which the next gpuwmd does not have */
+	bool parked; /* nothing is mapped for it */
 	bool told; /* the program has heard that it is lost, or need not hear it */
 	bool revoked; /* an operator revoked it, so it is lost; gpuwmd waits to hear that its memory is unmapped */
 	int lost; /* the code of the loss; 0: the client holds it, or takes it again */
@@ -25,6 +26,10 @@ struct lease {
 /* Hands the client a lease that gpuwmd granted on the connection of this round. Returns false if that connection has ended,
  * and the lease with it: then the caller still owns the (malloced) lease. */
 bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round);
+
+/* gpuwmd has unparked a lease of the client, under this number, on the connection of this round. Returns false if the client has taken the
+ * lease again on another connection: it is parked there. */
+bool lease_awake(struct gpuwm_client *client, struct lease *lease, uint64_t id, uint64_t round);
 
 /* Hands the client a (malloced) lease that gpuwmd refused, of a mapping that goes on without it. lease_check returns the
  * refusal; the program's function for lost leases is not called. */
@@ -79,6 +84,18 @@ int lease_announce(struct gpuwm_client *client, struct lease *lease, const char 
 
 /* Sets ret to the lease's address; "": it has none. */
 void lease_address(struct gpuwm_client *client, const struct lease *lease, char ret[ADDRESS_BYTES_MAX + 1]);
+
+/* ---- parking (parking.c) ---------------------------------------------------- */
+
+/* Tells gpuwmd that nothing is mapped for the lease any more. If gpuwmd is away, the next one hears it with the lease. Fails with the
+ * code of gpuwm_lost if the lease is lost, with -EINVAL (the version does not move) and -ENOTSUP (gpuwmd is older): the lease is as
+ * before then. */
+int lease_park(struct gpuwm_client *client, struct lease *lease, struct error *error);
+/* Asks for the memory of the version again, and waits for it. Sets *ret, whose lease is this one; the caller calls grant_close_fds. After an
+ * error the lease is parked, or gpuwmd takes it for one that is awake: lease_park mends that. */
+struct grant;
+int lease_unpark(struct gpuwm_client *client, struct lease *lease, int64_t wait_ms, struct grant *ret,
+		 struct error *error);
 
 /* ---- grants: a lease, and the descriptors that gpuwmd sent with it ---- */
 

@@ -51,6 +51,11 @@ static bool may_go(void *data, const struct version *version, enum tier *ret)
 	*ret = rule->evict;
 	if (wisher->of_users && version->by_operator)
 		return false;
+	/* Who parks consents: only a rule says to which tier, or for whom. */
+	if (tier_is_resident(rule->evict) && version->parked_count > 0) {
+		*ret = version_may_lie_on(version, ON_HOST) ? ON_HOST : ON_FILES;
+		return true;
+	}
 	return !tier_is_resident(rule->evict) && (!rule->evict_own || is_of_one_owner(wisher->need, version));
 }
 
@@ -243,7 +248,7 @@ int evictions_foresee(const struct work *work, const struct tiers_need *need,
 
 static bool may_leave(const struct version *version, enum tier to, uint64_t now)
 {
-	return version_is_resident(version) && !version->move && version->lease_count == 0 &&
+	return version_is_resident(version) && !version->move && version_awake_leases(version) == 0 &&
 	       version->pin_count == 0 && version->readers == 0 && !version->tainted &&
 	       !version->cache.cached && version->demote_again_ms <= now && version_may_lie_on(version, to);
 }
@@ -339,7 +344,7 @@ static uint64_t idle_due(const struct version *version, const struct rule_tiers 
 
 static bool may_idle(const struct version *version)
 {
-	return version->state == VERSION_READY && !version->move && version->lease_count == 0 &&
+	return version->state == VERSION_READY && !version->move && version_awake_leases(version) == 0 &&
 	       version->pin_count == 0 && !version->tainted && !version->cache.cached &&
 	       !version_is_nameless(version);
 }

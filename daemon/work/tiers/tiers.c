@@ -51,6 +51,7 @@ static int is_moving(const struct version *version, struct error *error)
 
 static int has_leases(const struct version *version, struct error *error)
 {
+	const uint64_t awake = version_awake_leases(version);
 	char names[TEXT_BYTES_MAX + 1] = "wait until nobody holds it; it is held by: ";
 	size_t used = strlen(names);
 	unsigned shown = 0;
@@ -59,15 +60,16 @@ static int has_leases(const struct version *version, struct error *error)
 	     lease && shown < HOLDERS_SHOWN && used < sizeof(names); lease = lease->next_of_version) {
 		const struct peer *peer = &((const struct session *)lease->holder)->peer;
 
+		if (lease->parked)
+			continue;
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (pid %d, uid %u)",
 					 shown++ ? ", " : "", peer->command, (int)peer->pid,
 					 (unsigned)peer->uid);
 	}
-	if (version->lease_count > shown && used < sizeof(names))
+	if (awake > shown && used < sizeof(names))
 		snprintf(names + used, sizeof(names) - used, " and more");
 	return error_set(error, -EBUSY, names, "%s@%s has %llu lease%s", model_name(version->model),
-			 version->tag, (unsigned long long)version->lease_count,
-			 version->lease_count == 1 ? "" : "s");
+			 version->tag, (unsigned long long)awake, awake == 1 ? "" : "s");
 }
 
 static int check_unused(const struct work *work, const struct version *version, struct error *error)
@@ -78,7 +80,7 @@ static int check_unused(const struct work *work, const struct version *version, 
 
 	if (r < 0)
 		return r;
-	if (version->leases)
+	if (version_awake_leases(version) > 0)
 		return has_leases(version, error);
 	if (grace > 0)
 		return error_set(error, -EBUSY, "try again then",

@@ -68,7 +68,9 @@ void holdings_refuse(struct work *work, struct session *s, uint64_t lease_id, ui
 	struct lease *lease = lease_find(work->ledger->registry, lease_id, s);
 	struct error error;
 
-	if (lease)
+	if (lease && lease->parked_as) /* an answer to unpark, whose holder maps nothing still */
+		leases_unpark_undo(work, lease);
+	else if (lease)
 		versions_free_unused(work, leases_end(work, lease));
 	error_set(
 		&error, -ETOOMANYREFS, "read replies, then try again; close connections that nobody reads",

@@ -1,6 +1,7 @@
 #include "leases.h"
 #include "../../../base/clock.h"
 #include "../../net/session.h"
+#include "../tiers/moves.h"
 #include "../../../proto/wire/messages.h"
 
 #include <errno.h>
@@ -48,8 +49,54 @@ int leases_announce(struct work *work, struct lease *lease, const char *address,
 	if (r == 0)
 		return 0;
 	*count = *count + (address != NULL) - had;
-	lease_tell(work, lease, address, address ? "announced" : "withdrawn");
+	if (!lease->parked)
+		lease_tell(work, lease, address, address ? "announced" : "withdrawn");
 	return 0;
+}
+
+static void tell_parked(struct work *work, const struct lease *lease)
+{
+	if (lease->address)
+		lease_tell(work, lease, NULL, "withdrawn");
+	work_later(work, LATER_RESIDENTS);
+}
+
+int leases_park(struct work *work, struct lease *lease, struct error *error)
+{
+	const struct version *version = lease->version;
+	const char *model = model_name(version->model);
+
+	if (lease->copy)
+		return error_set(error, -ENOTSUP, "let it go, and attach again later",
+				 "lease %llu is of a copy by cuda_ipc, whose holder keeps the memory",
+				 (unsigned long long)lease->id);
+	if (version_is_nameless(version))
+		return error_set(error, -EINVAL, "publish it under a name",
+				 "%s@%s has no name: it does not move", model, version->tag);
+	if (version->cache.cached)
+		return error_set(error, -EINVAL, "let it go, and build it again later",
+				 "%s@%s is cached: it does not move", model, version->tag);
+	if (lease->parked)
+		return 0;
+	lease_park(lease);
+	tell_parked(work, lease);
+	return 0;
+}
+
+void leases_unpark_undo(struct work *work, struct lease *lease)
+{
+	lease_unpark_undo(work->ledger->registry, lease);
+	tell_parked(work, lease);
+}
+
+void leases_unpark(struct work *work, struct lease *lease)
+{
+	if (!lease->parked)
+		return;
+	lease_unpark(work->ledger->registry, lease);
+	if (lease->address)
+		lease_tell(work, lease, lease->address, "announced");
+	moves_stop_demotion(work, lease->version, "a process that unparks its lease");
 }
 
 struct version *leases_end(struct work *work, struct lease *lease)
@@ -60,7 +107,7 @@ struct version *leases_end(struct work *work, struct lease *lease)
 	}
 	if (lease->address) {
 		--*lease_address_count(lease);
-		if (!work->net->stopping)
+		if (!work->net->stopping && !lease->parked)
 			lease_tell(work, lease, NULL, "ended");
 	}
 	work_later(work, LATER_RESIDENTS);

@@ -232,10 +232,10 @@ int revoked_add(struct work *work, struct lease *lease, struct error *error)
 	is_withdrawn = session_withdraw(session, lease->id, &request);
 	/* The request for a copy that is being made still waits, and is refused by its waiter. */
 	revoked->unsent = is_withdrawn || (lease->copy && lease->copy->state == COPY_FILLING);
-	if (lease->copy) { /* what is mapped is the copy, and nothing of the version */
+	if (lease->copy || lease->parked) /* what is mapped is the copy, or nothing */
 		unlink_version(revoked);
+	if (lease->copy)
 		revoked->shared = shared_charge_map(lease->copy->charge);
-	}
 	leases_end(work, lease);
 	metrics_count(work->net->metrics, METRIC_LEASES_REVOKED, 1);
 	if (is_withdrawn) {

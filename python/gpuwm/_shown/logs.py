@@ -8,5 +8,6 @@ logging.getLogger("gpuwm").addHandler(logging.NullHandler())
 
 attach = logging.getLogger("gpuwm.attach")
 client = logging.getLogger("gpuwm.client")
+park = logging.getLogger("gpuwm.park")
 publish = logging.getLogger("gpuwm.publish")
 switch = logging.getLogger("gpuwm.switch")
