@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <openssl/crypto.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,6 +134,8 @@ static void *connection_run(void *user)
 	places_forget(&listener->places, place);
 	link_close(link);
 	peer_keys_release(keys);
+	/* When all places are given up, the process may exit, and OpenSSL ends with it. What this thread has of OpenSSL's must be gone then. */
+	OPENSSL_thread_stop();
 	fd = place->fd;
 	places_give(&listener->places, place);
 	close(fd);

@@ -1,9 +1,16 @@
 /* Where gpuwm-peer listens. */
 #include "peer/listener.h"
 #include "peer/port.h"
+#include "tests/support/peer/certificates.h"
+#include "tests/support/peer/pair.h"
 
 #include <criterion/criterion.h>
 #include <netinet/in.h>
+#include <openssl/crypto.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,4 +68,70 @@ Test(peer_listener, keeps_its_address_when_settings_change)
 	cr_expect_str_eq(listener.settings.listen, "127.0.0.1:0");
 	cr_expect_eq(listener.settings.names.count, 1);
 	listener_end(&listener);
+}
+
+/* ---- what a connection's thread has of OpenSSL's ---- */
+
+static struct listener accepting;
+static pthread_t main_thread;
+/* OpenSSL's list of the errors of the connection's thread: made; given back while the connection still had its place. */
+static _Atomic(void *) errors_made;
+static atomic_bool errors_given_back;
+
+static void *count_malloc(size_t bytes, const char *file, int line)
+{
+	void *memory = malloc(bytes);
+
+	(void)line;
+	if (!pthread_equal(pthread_self(), main_thread) && !errors_made && strstr(file, "err.c"))
+		errors_made = memory;
+	return memory;
+}
+
+static void *count_realloc(void *memory, size_t bytes, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	return realloc(memory, bytes);
+}
+
+static void count_free(void *memory, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	if (memory && memory == errors_made)
+		errors_given_back = places_count(&accepting.places) == 1;
+	free(memory);
+}
+
+static void connect_and_talk_nonsense(unsigned port)
+{
+	int fd = plain_connect(port);
+
+	cr_assert_eq(write(fd, "nonsense", 8), 8);
+	shutdown(fd, SHUT_WR);
+	listener_accept(&accepting);
+	close(fd);
+}
+
+/* gpuwm-peer exits when no connection has a place: OpenSSL could not give back then what threads still have. */
+Test(peer_listener, a_connection_gives_back_what_openssl_has_for_its_thread)
+{
+	const struct server server = {.program = "test"};
+	struct peer_settings settings = {0};
+	struct error error;
+	unsigned port;
+	int fd;
+
+	main_thread = pthread_self();
+	cr_assert_eq(CRYPTO_set_mem_functions(count_malloc, count_realloc, count_free), 1);
+	certificates_begin();
+	certificates_write("secret", "a-secret-of-32-bytes-for-one-test", 0600);
+	fd = port_open("127.0.0.1:0", false, &port, &error);
+	listener_begin(&accepting, &server, fd, &settings, keys_of(settings_of_secret("secret")));
+	connect_and_talk_nonsense(port);
+	listener_end(&accepting);
+	certificates_end();
+	cr_expect_not_null(errors_made);
+	cr_expect(errors_given_back);
 }
