@@ -66,6 +66,7 @@ static void populate(struct kills_storm *s)
 		checkpoint_write(s->storm.d, name, SMALL(seed));
 	}
 	kills_peer_start(s);
+	kills_anchors_load(s);
 }
 
 static void tell(const struct kills_storm *s)
@@ -84,9 +85,6 @@ Test(kills_storm, nothing_acknowledged_is_lost_and_nothing_is_left, .timeout = 3
 	bool upgraded = false;
 	char peer[256];
 
-	/* The only node of this world is gpuwmd itself. So a version that was taken, whose first copy is retired and whose keeper dies, is had by nobody:
-	 * gpuwmd looks for it for 90 s at each attach, and the model takes it for lost. Until the model knows that, only those who ask get this storm. */
-	SKIP_UNLESS(getenv("GPUWM_KILLS"), "scripts/kills runs it: GPUWM_KILLS is not set");
 	SKIP_UNLESS(backend() != BACKEND_CUDA, "the CPU looks at the memory of regions");
 	snprintf(peer, sizeof peer, "%s/bin/gpuwm-peer", build_path());
 	SKIP_UNLESS(access(peer, X_OK) == 0, "this build has no gpuwm-peer: no OpenSSL");

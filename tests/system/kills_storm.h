@@ -28,7 +28,11 @@ struct kills_thing {
 	uint32_t seed; /* of what it holds, if it is there */
 	/* of the store, when the change was asked for */
 	uint64_t era;
+	/* A version that was taken from a node has no files: beyond this era its bytes are only where a node has them. */
+	bool taken;
+	uint64_t held; /* KILLS_NEVER: it was demoted */
 };
+#define KILLS_NEVER UINT64_MAX
 
 struct kills_world {
 	struct storm_board board;
@@ -47,6 +51,9 @@ const char *kills_region(unsigned actor, unsigned region);
 /* The folder into which an actor saves versions of this seed; the checkpoint of the seed. */
 const char *kills_save(const struct kills_world *world, unsigned actor, uint32_t seed);
 const char *kills_checkpoint(const struct kills_world *world, uint32_t seed);
+/* The model whose v1 the test loads from that checkpoint, and which nobody retires. When it lies on its device, this world's node has the
+ * content of each version that was taken. */
+const char *kills_anchor(uint32_t seed);
 /* What a region that was filled from this seed holds. */
 void kills_fill(unsigned char bytes[KILLS_REGION_BYTES], uint32_t seed);
 
@@ -81,6 +88,8 @@ uint64_t kills_count(const struct kills_storm *s);
 /* Notes which versions are described, and which have ended for good: what a keeper's death can't change. */
 void kills_note_lasting(struct kills_storm *s);
 void kills_check(struct storm *storm);
+/* Loads the anchors, and waits until they are described. */
+void kills_anchors_load(struct kills_storm *s);
 /* All bytes are right; then everything is given up, and nothing may be left. */
 void kills_end(struct kills_storm *s);
 

@@ -13,6 +13,40 @@
 #define JOBS_MS 120000
 #define SETTLE_MS 60000 /* jobs that go on, versions that come back, on a busy machine */
 
+/* ---- anchors ----------------------------------------------------------------------------
+ *
+ * The only node of this world is gpuwmd itself. A version that was taken is there as long as that node has its content: after a keeper's
+ * death it is, when the anchors have come back from their files. */
+
+static const char *anchor_ref(uint32_t seed)
+{
+	static char text[24];
+
+	snprintf(text, sizeof text, "%s@v1", kills_anchor(seed));
+	return text;
+}
+
+void kills_anchors_load(struct kills_storm *s)
+{
+	for (uint32_t seed = 1; seed <= KILLS_SEEDS; seed++)
+		load_version(s->storm.d, kills_checkpoint(s->world, seed), anchor_ref(seed));
+	cr_assert(EVENTUALLY(SETTLE_MS, !tiers_pending(s->storm.d)), "the anchors are not described");
+}
+
+/* After that each version that was taken comes back from this node. */
+static void anchors_come_back(struct kills_storm *s)
+{
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+
+	options.wait_ms = SETTLE_MS;
+	for (uint32_t seed = 1; seed <= KILLS_SEEDS; seed++) {
+		OK(gpuwm_attach(s->storm.client, anchor_ref(seed), &options, &mapping));
+		cr_assert(mapping_holds(mapping, seed), "%s has other bytes than it had", anchor_ref(seed));
+		gpuwm_detach(mapping);
+	}
+}
+
 /* ---- looking ----------------------------------------------------------------------- */
 
 void kills_note_lasting(struct kills_storm *s)
@@ -207,6 +241,7 @@ void kills_check(struct storm *storm)
 	struct kills_storm *s = (struct kills_storm *)storm;
 
 	kills_serves(s);
+	anchors_come_back(s);
 	cr_assert(EVENTUALLY(JOBS_MS, is_idle(s)), "jobs do not end");
 	kills_peer_kill(s);
 	for (unsigned i = 0; i < KILLS_ACTORS; i++) {
@@ -219,16 +254,19 @@ void kills_check(struct storm *storm)
 	kills_peer_start(s);
 }
 
-static void give_up_versions(struct kills_storm *s)
+static void each_version(struct kills_storm *s,
+			 void (*act)(struct kills_storm *s, unsigned actor, unsigned version))
 {
 	for (unsigned i = 0; i < KILLS_ACTORS * KILLS_VERSIONS; i++) {
-		const unsigned actor = i / KILLS_VERSIONS, version = i % KILLS_VERSIONS;
-
-		if (atomic_load(&s->world->versions[actor][version].state) != KILLS_THERE)
-			continue;
-		check_bytes(s, actor, version);
-		version_drop(s->storm.d, kills_model(actor, version), "v1");
+		if (atomic_load(&s->world->versions[i / KILLS_VERSIONS][i % KILLS_VERSIONS].state) ==
+		    KILLS_THERE)
+			act(s, i / KILLS_VERSIONS, i % KILLS_VERSIONS);
 	}
+}
+
+static void give_up_version(struct kills_storm *s, unsigned actor, unsigned version)
+{
+	version_drop(s->storm.d, kills_model(actor, version), "v1");
 }
 
 static void give_up_files(struct kills_storm *s)
@@ -244,13 +282,17 @@ void kills_end(struct kills_storm *s)
 	struct gpuwmd *d = s->storm.d;
 	char described[128];
 
+	anchors_come_back(s);
+	each_version(s, check_bytes);
 	kills_peer_kill(s);
 	for (unsigned i = 0; i < KILLS_ACTORS * KILLS_REGIONS; i++) {
 		if (atomic_load(&s->world->regions[i / KILLS_REGIONS][i % KILLS_REGIONS].state) == KILLS_THERE)
 			OK(gpuwm_region_remove(s->storm.client,
 					       kills_region(i / KILLS_REGIONS, i % KILLS_REGIONS)));
 	}
-	give_up_versions(s);
+	each_version(s, give_up_version);
+	for (uint32_t seed = 1; seed <= KILLS_SEEDS; seed++)
+		version_drop(d, kills_anchor(seed), "v1");
 	give_up_files(s);
 	gpuwm_close(s->storm.client);
 	s->storm.client = NULL;

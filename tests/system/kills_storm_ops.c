@@ -59,6 +59,14 @@ const char *kills_checkpoint(const struct kills_world *world, uint32_t seed)
 	return text;
 }
 
+const char *kills_anchor(uint32_t seed)
+{
+	static char text[16];
+
+	snprintf(text, sizeof text, "anchor%u", seed);
+	return text;
+}
+
 void kills_fill(unsigned char bytes[KILLS_REGION_BYTES], uint32_t seed)
 {
 	content_fill(seed, "region", 0, bytes, KILLS_REGION_BYTES);
@@ -137,6 +145,7 @@ static int load(struct storm_actor *actor)
 
 	if (version < 0)
 		return -EBUSY;
+	mine[version].taken = false;
 	mine[version].seed =
 		from_save ? (uint32_t)saved + 1 : 1 + (uint32_t)dice_throw(&actor->dice, KILLS_SEEDS);
 	doubt(a, &mine[version]);
@@ -164,30 +173,43 @@ static int take(struct storm_actor *actor)
 	snprintf(source, sizeof source, "peer://127.0.0.1:%u/%s", a->world->port,
 		 ref_of(other, (unsigned)theirs));
 	mine[version].seed = a->world->versions[other][theirs].seed;
+	mine[version].taken = true;
 	doubt(a, &mine[version]);
+	mine[version].held = mine[version].era;
 	r = load_from(a, (unsigned)version, source);
 	CHILD_ASSERT(r != -EBADMSG && r != -EINVAL && r != -EACCES);
 	return answered(&mine[version], r, KILLS_THERE);
+}
+
+/* What was taken from a node lies only on nodes since the keeper died, or since it was demoted to its files, of which it has none. */
+static bool is_on_nodes(const struct actor *a, const struct kills_thing *thing)
+{
+	return thing->taken && thing->held != atomic_load(&a->world->era);
 }
 
 /* One of its own that is there, attached, with all its bytes. */
 static int attach(struct actor *a, int *ret_version, struct gpuwm_mapping **ret_mapping)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
-	struct kills_thing *mine = a->world->versions[a->actor.number];
+	struct kills_thing *mine = a->world->versions[a->actor.number], *thing;
+	uint64_t era;
 	int r;
 
 	*ret_version = choose(a, mine, KILLS_VERSIONS, KILLS_THERE);
 	if (*ret_version < 0)
 		return -EBUSY;
+	thing = &mine[*ret_version];
 	options.wait_ms = ATTACH_MS;
-	r = may_be_lost(
-		a, MAY_REFUSE(gpuwm_attach(a->actor.client, ref_of(a->actor.number, (unsigned)*ret_version),
-					   &options, ret_mapping),
-			      DEATHS, ENOENT));
-	if (r >= 0)
-		CHILD_ASSERT(mapping_holds(*ret_mapping, mine[*ret_version].seed));
-	return r < 0 ? r : 0;
+	era = atomic_load(&a->world->era);
+	r = MAY_REFUSE(gpuwm_attach(a->actor.client, ref_of(a->actor.number, (unsigned)*ret_version), &options,
+				    ret_mapping),
+		       DEATHS, ENOENT);
+	if (r < 0)
+		return is_on_nodes(a, thing) ? r : may_be_lost(a, r);
+	if (thing->held != KILLS_NEVER) /* the demotion may still be to come */
+		thing->held = era;
+	CHILD_ASSERT(mapping_holds(*ret_mapping, thing->seed));
+	return 0;
 }
 
 static int look(struct storm_actor *actor)
@@ -231,7 +253,8 @@ static int save(struct storm_actor *actor)
 static int move(struct storm_actor *actor)
 {
 	struct actor *a = actor_of(actor);
-	const int version = choose(a, a->world->versions[actor->number], KILLS_VERSIONS, KILLS_THERE);
+	struct kills_thing *mine = a->world->versions[actor->number];
+	const int version = choose(a, mine, KILLS_VERSIONS, KILLS_THERE);
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
 	size_t count = 0;
 	const char *ref, *tier;
@@ -241,10 +264,12 @@ static int move(struct storm_actor *actor)
 		return -EBUSY;
 	ref = ref_of(actor->number, (unsigned)version);
 	tier = backend() == BACKEND_HOST || dice_percent(&actor->dice, 40) ? "files" : "host";
-	if (dice_percent(&actor->dice, 40))
+	if (dice_percent(&actor->dice, 40)) {
 		r = gpuwm_promote(a->admin, ref, jobs, &count);
-	else
+	} else {
+		mine[version].held = KILLS_NEVER;
 		r = gpuwm_demote(a->admin, ref, tier, jobs, &count);
+	}
 	/* EINVAL: it lies lower. ENOTSUP: it is not described, so that files are no tier of it. */
 	r = may_be_lost(a, MAY_REFUSE(r, DEATHS, ENOENT, EINVAL, ENOTSUP));
 	for (size_t i = 0; r >= 0 && i < count && dice_percent(&actor->dice, 60); i++)
