@@ -4,12 +4,16 @@
 #include "../../base/utf8.h"
 #include "line.h"
 #include "output.h"
+#include "terminal.h"
 
 #include <gpuwm/client.h>
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define MESSAGE_TEXT 2048
 
@@ -120,4 +124,29 @@ enum exit_code exit_with_connect_error(void)
 	enum exit_code code = error->code == -ENOENT ? EXIT_UNREACHABLE : exit_code_of(error->code);
 
 	return exit_tell(code, error->code, error->message, error->detail);
+}
+
+/* ---- memory for JSON ----
+ *
+ * Jansson's callers would have to look at each of some hundred results. */
+
+static void *memory_or_exit(size_t bytes)
+{
+	static const char words[] = "gpuwmctl: out of memory for JSON\n",
+			  json[] = "{\"error\":{\"code\":\"ENOMEM\",\"message\":\"out of memory for JSON\","
+				   "\"detail\":\"\",\"exit\":1}}\n";
+	const char *text = output_is_data() ? json : words;
+	void *memory = malloc(bytes);
+
+	if (memory)
+		return memory;
+	screen_end();
+	if (write(STDERR_FILENO, text, strlen(text)) < 0)
+		_exit(EXIT_FAILED);
+	exit(EXIT_FAILED);
+}
+
+void exit_without_memory(void)
+{
+	json_set_alloc_funcs(memory_or_exit, free);
 }

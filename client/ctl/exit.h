@@ -33,6 +33,9 @@ enum exit_code exit_tell(enum exit_code code, int error, const char *message, co
 /* Prints the same text for people, and nothing with -o json: for what the result says too. */
 void exit_note(const char *detail, const char *message, ...) __attribute__((format(printf, 2, 3)));
 
+/* From now on a lack of memory for JSON ends gpuwmctl with an error: no result is told in part, and no event is missed. */
+void exit_without_memory(void);
+
 /* ---- explanations ----
  * What error codes and exit statuses mean, what usually causes them, and what to do. */
 

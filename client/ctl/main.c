@@ -96,8 +96,10 @@ static int command_dispatch(struct arguments *arguments)
 int main(int argc, char **argv)
 {
 	struct arguments arguments;
-	int code = arguments_parse(argc, argv, &arguments);
+	int code;
 
+	exit_without_memory();
+	code = arguments_parse(argc, argv, &arguments);
 	if (code != EXIT_DONE)
 		return code;
 	arguments.groups = command_groups;
