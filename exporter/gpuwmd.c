@@ -87,8 +87,7 @@ void gpuwmd_listen(struct gpuwmd *gpuwmd)
  * client, while the connection goes on. */
 static bool is_refusal(int code)
 {
-	return code == -EACCES || code == -ENOSYS || code == -EINVAL || code == -EAGAIN || code == -ENOMEM ||
-	       code == -EMFILE;
+	return code == -EACCES || code == -ENOSYS || code == -EINVAL || code == -EAGAIN || code == -EMFILE;
 }
 
 uint64_t gpuwmd_ask_again_us(enum question question, uint64_t began_us, uint64_t ended_us)
@@ -116,10 +115,12 @@ static int ask_or_recall(struct gpuwmd *gpuwmd, struct snapshot *snapshot, enum 
 		if (r == 0) {
 			snapshot->answers[question] = json_loads(text, JSON_ALLOW_NUL, NULL);
 			free(text);
+			r = snapshot->answers[question] ? 0 : -ENOMEM;
 		}
 		json_decref(recalled->answer);
 		recalled->answer = json_incref(snapshot->answers[question]);
-		recalled->until_us = gpuwmd_ask_again_us(question, began_us, clock_steady_us());
+		recalled->until_us =
+			r == -ENOMEM ? 0 : gpuwmd_ask_again_us(question, began_us, clock_steady_us());
 	}
 	snapshot->sees[question] = snapshot->answers[question];
 	return r < 0 && !is_refusal(r) ? r : 0;
@@ -134,7 +135,9 @@ static int ask_once(struct gpuwmd *gpuwmd, struct snapshot *snapshot)
 		r = ask_or_recall(gpuwmd, snapshot, i);
 	if (r == 0)
 		return 0;
-	snprintf(snapshot->why, sizeof(snapshot->why), "%s", gpuwm_error()->message);
+	snprintf(snapshot->why, sizeof(snapshot->why), "%s",
+		 r == -ENOMEM ? "gpuwm-exporter is out of memory for gpuwmd's answers"
+			      : gpuwm_error()->message);
 	snapshot_forget(snapshot);
 	disconnect(gpuwmd);
 	return r;

@@ -28,9 +28,9 @@ static void source_wake(struct source *source)
 {
 	uint64_t one = 1;
 
-	/* A counter that is full wakes as well. */
-	if (write(source->wake, &one, sizeof(one)) < 0)
-		return;
+	/* A counter that is full wakes as well, and has no room for one more. */
+	while (write(source->wake, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
 }
 
 /* Waits for an event, for somebody who wants to know, or until it is time to connect again. */
@@ -83,8 +83,10 @@ int source_new(const char *socket, struct tally *tally, struct source **ret)
 	struct source *source = calloc(1, sizeof(*source));
 	int r;
 
-	if (!source)
+	if (!source) {
+		log_error("out of memory for what gpuwmd answers");
 		return -ENOMEM;
+	}
 	gpuwmd_begin(&source->gpuwmd, socket, tally);
 	source->tally = tally;
 	pthread_mutex_init(&source->lock, NULL);

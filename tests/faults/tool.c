@@ -458,8 +458,9 @@ static void use_exporter(struct round *r)
 		if (http_has(answer, pages[i].words))
 			continue;
 		r->refused++;
-		/* gpuwm_up 0 is an answer of /metrics, which has to be whole. */
-		if (strncmp(answer, "HTTP/1.1 200 ", 13) == 0 && !http_has(answer, "gpuwm_up 0"))
+		/* That gpuwmd was not asked is an answer of /metrics and of the state, which has to be whole. */
+		if (strncmp(answer, "HTTP/1.1 200 ", 13) == 0 && !http_has(answer, "gpuwm_up 0") &&
+		    !http_has(answer, "\"up\":false"))
 			round_fail(r, "%s: an answer that is not so: %.200s", pages[i].path, answer);
 	}
 }
