@@ -25,8 +25,10 @@ static void signal_event(struct inbox *inbox)
 {
 	const uint64_t one = 1;
 
-	if (write(inbox->event, &one, sizeof(one)) < 0)
-		abort(); /* the counter can't overflow, and the descriptor is ours */
+	while (write(inbox->event, &one, sizeof(one)) < 0) {
+		if (errno != EINTR)
+			abort(); /* the counter can't overflow, and the descriptor is ours */
+	}
 }
 
 /* Puts the message behind the others, once there is room. Returns false if the inbox is being closed. */
@@ -127,8 +129,10 @@ int inbox_take(struct inbox *inbox, struct peer_message *ret, struct error *erro
 		*ret = inbox->messages[inbox->first];
 		inbox->first = (inbox->first + 1) % INBOX_MESSAGES_MAX;
 		inbox->count--;
-		if (read(inbox->event, &one, sizeof(one)) < 0)
-			abort(); /* each message has counted */
+		while (read(inbox->event, &one, sizeof(one)) < 0) {
+			if (errno != EINTR)
+				abort(); /* each message has counted */
+		}
 		pthread_cond_signal(&inbox->taken);
 		r = 1;
 	} else if (inbox->end.code) {
