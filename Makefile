@@ -469,10 +469,12 @@ asan: asan-build
 asan-build:
 	$(MAKE) BUILD=build/asan SANITIZE=address,undefined OPT='-O1 -g' tests
 
-# Criterion does not run under ThreadSanitizer: the library alone, in a plain program.
-tsan: programs
-	$(MAKE) BUILD=build/tsan SANITIZE=thread OPT='-O1 -g' build/tsan/tests/tools/restart-threads
+# Criterion does not run under ThreadSanitizer: the library in a plain program, and the programs that move bytes between nodes.
+TSAN_TARGETS := tests/tools/restart-threads $(if $(TLS),bin/gpuwm-peer bin/gpuwm-loader)
+tsan: programs $(BUILD)/tests/tools/make-weights
+	$(MAKE) BUILD=build/tsan SANITIZE=thread OPT='-O1 -g' $(TSAN_TARGETS:%=build/tsan/%)
 	tests/restart-threads.sh $(BUILD) 100 build/tsan
+	$(if $(TLS),tests/peer-threads.sh $(BUILD) build/tsan)
 
 coverage:
 	$(MAKE) BUILD=build/coverage COVERAGE=1 OPT=-g tests
