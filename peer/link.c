@@ -96,6 +96,12 @@ static int link_failed(const struct link *link, struct error *error)
 	ERR_clear_error();
 	if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
 		return link_error(link, error, -ECONNRESET, NULL, "the connection was cut");
+	if (reason == ERR_R_MALLOC_FAILURE)
+		return link_error(link, error, -ENOMEM, NULL, "out of memory for the connection");
+	/* Out of memory, perhaps: it may go well the next time. */
+	if (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR)
+		return link_error(link, error, -ECONNRESET, "gpuwm-peer's log there says why",
+				  "it could not go on with the connection");
 	if (is_refusal(reason))
 		return refused(link, error);
 	if (is_stranger(reason))

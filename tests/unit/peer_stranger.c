@@ -1,10 +1,13 @@
 /* Whoever can't prove who they are does not get a link, in no way and on no side. */
+#include "peer/port.h"
 #include "tests/support/peer/certificates.h"
 #include "tests/support/peer/pair.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/ssl.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -335,4 +338,36 @@ Test(stranger, a_server_that_says_nothing)
 	accepting_wait(&server);
 	target.port = server.port;
 	cr_expect_eq(link_connect(keys, &target, 100, &client, &error), -ETIMEDOUT, "%s", error.message);
+}
+
+/* ---- a server that has a problem of its own ---- */
+
+static const unsigned char internal_error[] = {21, 3, 3, 0, 2, 2, 80}; /* a fatal alert */
+
+static void *alert_in_handshake(void *listener)
+{
+	int fd = accept4(*(const int *)listener, NULL, NULL, SOCK_CLOEXEC);
+	char hello[4096];
+
+	if (read(fd, hello, sizeof(hello)) > 0)
+		send(fd, internal_error, sizeof(internal_error), MSG_NOSIGNAL);
+	close(fd);
+	return NULL;
+}
+
+/* As OpenSSL does without memory: whoever asks again later may get an answer. */
+Test(stranger, a_server_that_fails_in_the_handshake_is_none)
+{
+	unsigned port = 0;
+	int fd = port_open("127.0.0.1:0", false, &port, &error), r;
+	struct link_target target = {"127.0.0.1", port, "node1.example"};
+	pthread_t thread;
+
+	fcntl(fd, F_SETFL, 0); /* accept waits */
+	cr_assert_eq(pthread_create(&thread, NULL, alert_in_handshake, &fd), 0);
+	r = link_connect(keys, &target, 5000, &client, &error);
+	pthread_join(thread, NULL);
+	close(fd);
+	cr_expect_eq(r, -ECONNRESET, "%d: %s", r, error.message);
+	cr_expect(strstr(error.message, "could not go on"), "%s", error.message);
 }
