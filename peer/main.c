@@ -19,12 +19,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { EXIT_RAN = 0, EXIT_COULD_NOT_START = 1, EXIT_USAGE = 2 };
 
 /* How often it detaches what nobody wants any more, and tells the service manager what goes on. */
 #define LOOK_MS 1000
+/* Until gpuwm-peer waits again, if the kernel had no memory for that. */
+#define POLL_AGAIN_NS 100000000
 
 #define PROGRAM "gpuwm-peer " GPUWM_VERSION
 
@@ -140,8 +143,10 @@ static void peer_run(struct peer *peer)
 			peer_look(peer);
 			next = now + LOOK_MS;
 		}
-		if (poll(fds, 2, (int)(next - now)) < 0 && errno != EINTR)
-			return;
+		if (poll(fds, 2, (int)(next - now)) < 0 && errno != EINTR) {
+			log_warning("gpuwm-peer can't wait for connections: %s", strerror(errno));
+			nanosleep(&(struct timespec){.tv_nsec = POLL_AGAIN_NS}, NULL);
+		}
 		if (read_signals(peer))
 			return;
 		listener_accept(&peer->listener);
