@@ -16,6 +16,7 @@
 
 #define WORDS_MAX 16
 #define OUTPUT_BYTES 65536
+#define TAKE_LOOK_MS 200
 /* Exit statuses of gpuwmctl that would be wrong here: everything that is asked for is there, undamaged, and allowed. Only who can't
  * connect to the operators' socket goes on as a user, and is refused as one. */
 enum { CTL_USAGE = 2, CTL_NOT_FOUND = 4, CTL_IN_USE = 5, CTL_PERMISSION = 6, CTL_DAMAGED = 9 };
@@ -361,6 +362,8 @@ static void check_fds(struct round *r, pid_t pid)
 			   fds_expected);
 }
 
+static pid_t served; /* 0: none */
+
 /* Starts it and lets `use` do what may fail while it runs; `works` must hold once nothing fails any more. It may end with
  * an error that it says. */
 static void serve(struct round *r, bool (*is_up)(const struct round *), void (*use)(struct round *),
@@ -370,7 +373,7 @@ static void serve(struct round *r, bool (*is_up)(const struct round *), void (*u
 	pid_t pid;
 
 	step_begin(r, "starting");
-	pid = tool_start(r);
+	served = pid = tool_start(r);
 	if (!EVENTUALLY(LIMIT_MS - 1000, has_ended(&pid, &status) || is_up(r)))
 		round_fail(r, "it neither serves nor ends");
 	if (pid != 0 && !r->failed) {
@@ -532,6 +535,28 @@ void act_follow(struct round *r)
 
 /* -- peer -- */
 
+/* Whether gpuwm-peer has ended; it is not reaped. */
+static bool has_left(void)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)served, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == served;
+}
+
+/* A load looks much longer for a node that is gone: until then it is cancelled. */
+static int take_wait(struct gpuwm_client *client, uint64_t job)
+{
+	int code, waited = 0;
+
+	do {
+		code = gpuwm_job_wait(client, job, TAKE_LOOK_MS);
+		waited += TAKE_LOOK_MS;
+	} while (code == -ETIMEDOUT && waited < LIMIT_MS && !has_left());
+	if (code == -ETIMEDOUT && has_left() && gpuwm_job_cancel(client, job) >= 0)
+		code = gpuwm_job_wait(client, job, LIMIT_MS);
+	return code;
+}
+
 static int take(struct round *r, const char *name)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
@@ -548,7 +573,7 @@ static int take(struct round *r, const char *name)
 	options.alias = "fresh";
 	code = gpuwm_load(client, &options, &job);
 	if (code >= 0)
-		code = gpuwm_job_wait(client, job, LIMIT_MS);
+		code = take_wait(client, job);
 	gpuwm_close(client);
 	return code;
 }
