@@ -247,6 +247,16 @@ static int print(struct peer_keys *keys, const struct peer_settings *settings, u
 	return 0;
 }
 
+/* A list is whole, or there is none: abort_line_begin says why. */
+static void *memory_or_abort(size_t bytes)
+{
+	void *memory = malloc(bytes);
+
+	if (!memory)
+		abort();
+	return memory;
+}
+
 int ask_print(const char *config, uint64_t timeout_ms, struct error *error)
 {
 	struct peer_settings settings;
@@ -255,6 +265,7 @@ int ask_print(const char *config, uint64_t timeout_ms, struct error *error)
 
 	if (r < 0)
 		return r;
+	json_set_alloc_funcs(memory_or_abort, free);
 	r = peer_keys_read(&settings, &keys, error);
 	if (r == 0) {
 		r = print(keys, &settings, timeout_ms, error);

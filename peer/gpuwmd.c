@@ -26,6 +26,12 @@ static bool can_be_taken(const json_t *version)
 	       number_of(version, "world") <= PARTS_PER_VERSION_MAX;
 }
 
+/* Whoever is told EBUSY asks again. */
+static int no_memory(struct error *error)
+{
+	return error_set(error, -EBUSY, NULL, "gpuwm-peer has no memory for gpuwmd's list");
+}
+
 int listing_read(const char *json, struct listing *ret, struct error *error)
 {
 	json_t *answer = json_loads(json, 0, NULL), *version;
@@ -33,6 +39,8 @@ int listing_read(const char *json, struct listing *ret, struct error *error)
 	struct listing listing = {.answer = answer};
 	size_t i;
 
+	if (!answer) /* gpuwmd sends JSON */
+		return no_memory(error);
 	if (!json_is_array(all)) {
 		json_decref(answer);
 		return error_set(error, -EPROTO, NULL, "gpuwmd's list has no versions");
@@ -40,7 +48,7 @@ int listing_read(const char *json, struct listing *ret, struct error *error)
 	listing.versions = calloc(json_array_size(all) + 1, sizeof(json_t *));
 	if (!listing.versions) {
 		json_decref(answer);
-		return error_set(error, -ENOMEM, NULL, "out of memory");
+		return no_memory(error);
 	}
 	json_array_foreach(all, i, version) {
 		if (can_be_taken(version))
