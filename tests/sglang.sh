@@ -1,6 +1,6 @@
 #!/bin/sh
-# gpuwm's loader in SGLang, on a CPU: tests/sglang.sh BUILD [next] [ARGUMENT OF PYTEST...]
-# "next": in the newest SGLang with which these tests have run. The first time it needs a package index: scripts/venv.
+# gpuwm's loader in SGLang, on a CPU: tests/sglang.sh BUILD [next|middle] [ARGUMENT OF PYTEST...]
+# "next": in the newest SGLang with which these tests have run; "middle": in one between that and the oldest. The first time it needs a package index: scripts/venv.
 set -eu
 build=$(cd "$1" && pwd)
 shift
@@ -10,10 +10,12 @@ if ldd "$build/lib/libgpuwm-client.so" | grep -q libasan; then
 	exit 77
 fi
 which=sglang
-if [ "${1:-}" = next ]; then
-	which=sglang-next
+case ${1:-} in
+next | middle)
+	which=sglang-$1
 	shift
-fi
+	;;
+esac
 venv=$(scripts/venv $which) || { echo "scripts/venv: build/venv-$which could not be made"; exit 1; }
 PATH=$venv/bin:$PATH
 cd python

@@ -1,10 +1,6 @@
 """Tests that load models with SGLang itself, on a CPU: tests/sglang.sh runs them."""
 
-import importlib.metadata
-
 # Environment variables of an engine.
 STOP = "GPUWM_TEST_STOP"  # see `stopping`
 RELEASE = "GPUWM_TEST_SGLANG"  # the version of SGLang that it takes itself for
 RENAMED = "GPUWM_TEST_RENAMED"  # a function of SGLang, and the name that it gets: see `renaming`
-
-IS_OLDEST = importlib.metadata.version("sglang") == "0.5.16"  # else it is the newest

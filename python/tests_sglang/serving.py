@@ -5,6 +5,7 @@ rest."""
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import os
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -68,52 +69,13 @@ def _load(job: Job) -> torch.nn.Module:
     """As SGLang's ModelRunner."""
     arguments = {"skip_tokenizer_init": True, "device": "cpu", "dtype": "bfloat16"}
     server_args = ServerArgs(**{**arguments, "log_level": "info", **job.arguments})
-    more: dict[str, Any] = {}
-    if hasattr(runtime_context, "publish"):
-        model_config = _publish(server_args, job)
-        now = runtime_context.get_model()
-        more = {name: getattr(now, name) for name in ("weight_cache_mode", "weight_cache_socket")}
-    else:
-        model_config = _set(server_args, job)
-    load_config = load_model_utils.build_load_config(
-        **more,
-        server_args=server_args,
-        tp_rank=job.rank % server_args.tp_size,
-        remote_instance_weight_transporter_engine=None,
-        remote_instance_weight_transporter_session_id="",
-        draft_model_idx=None,
-    )
-    model: torch.nn.Module = get_model(
-        model_config=model_config, load_config=load_config, device_config=DeviceConfig("cpu")
-    )
-    _state.update(server_args=server_args, model_config=model_config)
-    return model
-
-
-def _publish(server_args: Any, job: Job) -> ModelConfig:
-    """Makes SGLang decide, and its process groups. SGLang keeps what it decided apart from what its
-    user typed."""
-    ranks = runtime_context.SpawnRanks(job.rank)
-    runtime_context.publish(server_args, role="scheduler", ranks=ranks)
-    runtime_context.get_context().override("gpuwm tests", **job.changed)
+    _decide(server_args, job)
     entrypoint._set_envs_and_config(server_args)  # a run has variables of its own
     configure_logger(server_args)
-    initialize_moe_config()
-    meet = {"backend": "gloo", "dist_init_method": f"file://{job.meet}"}
-    bootstrap._init_parallel_groups(server_args=server_args, gpu_id=0, **meet)
-    return ModelConfig.from_server_args(server_args)
-
-
-def _set(server_args: Any, job: Job) -> ModelConfig:
-    """Likewise until SGLang 0.5.19, which writes what it decides into its arguments."""
-    for name, value in job.changed.items():
-        server_args.override("gpuwm tests", **{name: value})
-    entrypoint._set_envs_and_config(server_args)
-    configure_logger(server_args)
-    set_global_server_args_for_scheduler(server_args)
+    _call(initialize_moe_config, server_args=server_args)
     model_config = ModelConfig.from_server_args(server_args)
-    initialize_moe_config(server_args)
-    bootstrap._init_parallel_groups(
+    _call(
+        bootstrap._init_parallel_groups,
         backend="gloo",
         dist_init_method=f"file://{job.meet}",
         server_args=server_args,
@@ -129,7 +91,47 @@ def _set(server_args: Any, job: Job) -> ModelConfig:
         moe_dp_size=1,
         dcp_size=1,
     )
-    return model_config
+    cache = ("weight_cache_mode", "weight_cache_socket")
+    load_config = _call(
+        load_model_utils.build_load_config,
+        server_args=server_args,
+        tp_rank=job.rank % server_args.tp_size,
+        remote_instance_weight_transporter_engine=None,
+        remote_instance_weight_transporter_session_id="",
+        draft_model_idx=None,
+        **{name: getattr(_decided(), name, None) for name in cache},
+    )
+    model: torch.nn.Module = get_model(
+        model_config=model_config, load_config=load_config, device_config=DeviceConfig("cpu")
+    )
+    _state.update(server_args=server_args, model_config=model_config, load_config=load_config)
+    return model
+
+
+def _call(function: Callable[..., Any], **arguments: Any) -> Any:
+    """Calls a function of SGLang with those of the arguments that it takes in this release."""
+    takes = inspect.signature(function).parameters
+    return function(**{name: value for name, value in arguments.items() if name in takes})
+
+
+def _decide(server_args: Any, job: Job) -> None:
+    """Makes SGLang decide. Since SGLang 0.5.17 it keeps what it changes while it runs apart from
+    its arguments."""
+    publish = getattr(runtime_context, "publish", None)
+    if publish is None:
+        for name, value in job.changed.items():
+            server_args.override("gpuwm tests", **{name: value})
+        set_global_server_args_for_scheduler(server_args)
+        return
+    ranks = getattr(runtime_context, "SpawnRanks", lambda _: None)(job.rank)
+    _call(publish, server_args=server_args, role="scheduler", ranks=ranks)
+    runtime_context.get_context().override("gpuwm tests", **job.changed)
+
+
+def _decided() -> Any:
+    from gpuwm.sglang import arguments
+
+    return arguments.decided()
 
 
 _state: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from tests_engines.comparing import differences
 from tests_engines.engines import Engine
 from tests_engines.starting import Start
 
-from . import IS_OLDEST
+from . import installed
 
 
 def attacher(start: Start, ref: str) -> Engine:
@@ -116,16 +116,17 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a key that is none": ({}, {"reff": "llama@v1"}, '"ref"'),
     "a ref without a tag": ({}, {"ref": "llama"}, "needs a tag"),
 }
-if IS_OLDEST:
-    REFUSED["torchao"] = ({"changed": {"torchao_config": "int4wo-128"}}, {}, "--torchao-config")
-else:
-    for name, value, option in (
-        ("startup_weight_load_mode", "overlap", "--startup-weight-load-mode overlap"),
-        ("weight_cache_mode", "client", "--weight-cache-mode client"),
-        ("enable_paged_experts", True, "--enable-paged-experts"),
-        ("ple_offload_embedding", True, "--ple-offload-embedding"),
-        ("dwdp_size", 2, "--dwdp-size 2"),
-    ):
+# of some releases: the first one and the last one, the argument, a value
+SOME = (
+    (16, 17, "torchao_config", "int4wo-128", "--torchao-config"),
+    (17, 99, "weight_cache_mode", "client", "--weight-cache-mode client"),
+    (17, 99, "dwdp_size", 2, "--dwdp-size 2"),
+    (18, 99, "startup_weight_load_mode", "overlap", "--startup-weight-load-mode overlap"),
+    (20, 99, "ple_offload_embedding", True, "--ple-offload-embedding"),
+    (23, 99, "enable_paged_experts", True, "--enable-paged-experts"),
+)
+for first, last, name, value, option in SOME:
+    if first <= installed.VERSION[2] <= last:
         REFUSED[name] = ({"changed": {name: value}}, {}, option)
 
 
