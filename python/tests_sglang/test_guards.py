@@ -25,6 +25,7 @@ COMPONENTS = "sglang.srt.model_executor.model_runner_components"
 UPDATER = f"{COMPONENTS}.weight_updater.WeightUpdater"
 MANAGER = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
 CHECKER = "sglang.srt.utils.weight_checker.WeightChecker"
+EPLB = "sglang.srt.eplb.expert_location_updater.ExpertLocationUpdater"
 LOADER = "sglang.srt.model_loader.loader.get_model_loader"
 
 
@@ -35,14 +36,18 @@ def build(start: Start, ref: str) -> Engine:
 
 
 NEVER_CALLED = {"begin on a rank", "receive on a rank", "end on a rank"}  # if "begin" is refused
-RAISES = {*NEVER_CALLED, "reset"}
+RAISES = {
+    *NEVER_CALLED,
+    *("reset", "EPLB", "backup", "transfers of the backup", "the model's own function"),
+}
+READS = {"look", "release and resume"}
 
 
 def test_no_request_writes_into_shared_weights(daemon: Daemon, start: Start) -> None:
     engine = build(start, "fixed@v1")
     for what in engine.ask("requests"):
         became, text = engine.ask("write", what)
-        if what == "look":
+        if what in READS:
             assert became == "done", text
         elif became != "none":
             assert became == ("raised" if what in RAISES else "refused"), (what, text)
@@ -57,7 +62,7 @@ def test_weights_of_the_engine_s_own_are_written(daemon: Daemon, start: Start) -
     extra = {"ref": "m@v1", "fallback": "auto"}
     guarded = start("dense", load_format="gpuwm", extra=extra, environment=alone)
     for engine in (guarded, start("dense")):
-        for what in ("tensor", "reset"):
+        for what in ("tensor", "reset", "the model's own function"):
             became, text = engine.ask("write", what)
             assert became == "done", text
 
@@ -71,6 +76,7 @@ NAMES = {
     "answers": (f"{MANAGER}.update_weights_from_disk", "pull_weights"),
     "checker": (f"{CHECKER}.handle", "act"),
     "class": (UPDATER, "WeightWriter"),
+    "EPLB": (f"{EPLB}.update", "rearrange"),
     "loader": (LOADER, "get_model_loader"),
 }
 if not installed.HAS_SESSIONS:
@@ -93,6 +99,7 @@ def test_a_function_with_another_name(daemon: Daemon, start: Start, what: str) -
     assert failed.error == "Unsupported", failed.trace
     shown = path if name.startswith("_") or path in (UPDATER, LOADER) else name
     assert shown in failed.text
+    assert f"SGLang {installed.TEXT}" in failed.text
     assert daemon.leases(ref) == 0
     assert differences(start("dense"), start("dense", environment=renamed)) == []
 
@@ -107,7 +114,7 @@ def test_a_copy_of_sglang_with_another_name(
     assert found is not None
     assert found.submodule_search_locations is not None
     (folder,) = found.submodule_search_locations
-    left_out = shutil.ignore_patterns("__pycache__", "multimodal_gen", "test")
+    left_out = shutil.ignore_patterns("multimodal_gen", "test")
     copy = tmp_path / "site" / "sglang"
     shutil.copytree(folder, copy, copy_function=os.symlink, ignore=left_out)
     file = copy.joinpath(*UPDATER.split(".")[1:-1]).with_suffix(".py")
@@ -136,6 +143,7 @@ def test_a_copy_of_sglang_with_another_name(
     )
     shared, own = ran.stdout.splitlines()
     assert shared.startswith("Unsupported: ")
+    assert f"SGLang {installed.TEXT}" in shared
     assert f"gpuwm does not know {UPDATER}.write_tensors, which may write" in shared
     assert f"it has no {UPDATER}.update_weights_from_tensor" in shared
     assert own == "loaded"

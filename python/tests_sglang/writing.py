@@ -9,8 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from sglang.srt.elastic_ep.expert_backup_client import ExpertBackupClient
+from sglang.srt.eplb.expert_location_updater import ExpertLocationUpdater
 from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
 from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
+from sglang.srt.utils.torch_memory_saver_adapter import TorchMemorySaverAdapter
 from sglang.srt.utils.weight_checker import WeightChecker
 
 
@@ -74,6 +77,50 @@ def _begin(ours: Any, model: torch.nn.Module) -> Any:
     return answer.success, answer.message
 
 
+class _Manager(SimpleNamespace):
+    """What the memory of weights is released and resumed with, of an engine without the memory
+    saver."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(
+            scheduler=None,
+            offload_tags=set(),
+            tp_worker=SimpleNamespace(model_runner=SimpleNamespace(model=model)),
+            tp_cpu_group=torch.distributed.group.WORLD,
+            memory_saver_adapter=TorchMemorySaverAdapter.create(enable=False),
+            is_fully_idle=lambda *_, **__: True,
+            _assert_weight_cache_inactive=lambda _: None,
+        )
+
+
+def _release_and_resume(ours: Any, model: torch.nn.Module) -> Any:
+    manager: Any = _Manager(model)
+    request: Any = SimpleNamespace(tags=["weights"])
+    SchedulerWeightUpdaterManager.release_memory_occupation(manager, request)
+    SchedulerWeightUpdaterManager.resume_memory_occupation(manager, request)
+    return True, ""
+
+
+def _move_experts(ours: Any, model: torch.nn.Module) -> Any:
+    taken = list(inspect.signature(ExpertLocationUpdater.update).parameters)[1:]
+    ExpertLocationUpdater().update(**dict.fromkeys(taken))
+    return True, ""
+
+
+def _restore_experts(name: str) -> Callable[..., Any]:
+    def restore(ours: Any, model: torch.nn.Module) -> Any:
+        getattr(object.__new__(ExpertBackupClient), name)()
+        return True, ""
+
+    return restore
+
+
+def _by_the_model(ours: Any, model: Any) -> Any:
+    """By a function that gpuwm does not know."""
+    model.load_weights(_zeros(model))
+    return True, ""
+
+
 def _step(name: str, **arguments: Any) -> Callable[..., Any]:
     """A step of a session that `_begin` should have begun."""
 
@@ -109,4 +156,9 @@ _REQUESTS: dict[str, Callable[..., Any]] = {
     "end on a rank": _step("end_weight_update", run_post_load=True),
     "reset": _check("reset_tensors"),
     "look": _check("snapshot"),
+    "release and resume": _release_and_resume,
+    "EPLB": _move_experts,
+    "backup": _restore_experts("update_weights"),
+    "transfers of the backup": _restore_experts("start_transfer_client"),
+    "the model's own function": _by_the_model,
 }

@@ -4,8 +4,9 @@ SGLang has requests that write into the weights of a running engine: a trainer's
 weights from disk, a test that overwrites weights. The functions behind these requests have other
 names in other releases. So an engine that loads with this format puts guards in front of them
 before it maps anything (`install`). If this SGLang has a function that gpuwm does not know, or
-lacks one that gpuwm knows, the load is refused. An engine that loads with another format keeps
-SGLang's own functions.
+lacks one that gpuwm knows, the load is refused. A class that gpuwm does not know may still give
+weights to the model: the model's own `load_weights` has a guard too (`close`). An engine that loads
+with another format keeps SGLang's own functions.
 
 Each guard gets the function in front of which it stands, and that function's arguments.
 """
@@ -16,10 +17,13 @@ import functools
 import importlib.metadata
 import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
 from . import loaded
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 Guard = Callable[..., Any]
 
@@ -38,6 +42,23 @@ def session(original: Callable[..., Any], updater: Any, *args: Any, **named: Any
     if refusal is not None:
         raise errors.Unsupported(refusal)
     return original(updater, *args, **named)
+
+
+def process(original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Raises Unsupported if any model of this process is shared: the function does not say which
+    model it writes into."""
+    refusal = _refusal()
+    if refusal is not None:
+        raise errors.Unsupported(refusal)
+    return original(*args, **named)
+
+
+def load(original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
+    """Raises Unsupported, whoever gives the model its weights."""
+    refusal = _refusal(model)
+    if refusal is not None:
+        raise errors.Unsupported(refusal)
+    return original(model, *args, **named)
 
 
 def begin(original: Callable[..., Any], manager: Any, request: Any) -> Any:
@@ -90,8 +111,8 @@ class Guarded(NamedTuple):
 
 _UPDATER = "sglang.srt.model_executor.model_runner_components.weight_updater.WeightUpdater"
 _MANAGER = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
-# SGLang 0.5.16 to 0.5.23. LoRA adapters are tensors beside the weights. The memory saver and EPLB,
-# which write as well, are refused: `gpuwm.sglang.refusals`.
+# SGLang 0.5.16 to 0.5.23. LoRA adapters are tensors beside the weights. `gpuwm.sglang.refusals`
+# refuses the options behind the last two classes, and the memory saver, before anything is loaded.
 GUARDED: dict[str, Guarded] = {
     # runs on each rank, for one model
     _UPDATER: Guarded(
@@ -118,12 +139,21 @@ GUARDED: dict[str, Guarded] = {
             *("update_weights_from_tensor", "update_weights_from_ipc", "end_weight_update"),
             *("init_weights_update_group", "destroy_weights_update_group", "get_weights_by_name"),
             *("flush_cache_after_weight_update", "record_weight_version_after_update"),
-            # These write into buffers, of which each engine has its own.
+            # Without the memory saver, which is refused, these write into buffers alone, of which
+            # each engine has its own.
             *("release_memory_occupation", "resume_memory_occupation"),
             *("check_weights", "save_remote_model", "save_sharded_model"),
         },
     ),
     "sglang.srt.utils.weight_checker.WeightChecker": Guarded({"handle": check}, {}, ()),
+    # EPLB moves experts from GPU to GPU
+    "sglang.srt.eplb.expert_location_updater.ExpertLocationUpdater": Guarded(
+        {"update": process}, {}, ()
+    ),
+    # other machines write the experts that a rank has lost
+    "sglang.srt.elastic_ep.expert_backup_client.ExpertBackupClient": Guarded(
+        {"start_transfer_client": process, "update_weights": process}, {}, ()
+    ),
 }
 # The guards that were put in place, by class and method.
 _installed: dict[tuple[str, str], Callable[..., Any]] = {}
@@ -145,10 +175,20 @@ def install() -> None:
     for path, guarded in GUARDED.items():
         owner = pkgutil.resolve_name(path)
         for name, guard in {**guarded.always, **guarded.some}.items():
-            present = getattr(owner, name, None)
-            if present is not None and present is not _installed.get((path, name)):
-                _installed[path, name] = _in_front_of(present, guard)
-                setattr(owner, name, _installed[path, name])
+            _guard(owner, path, name, guard)
+
+
+def close(model: Module) -> None:
+    """Puts a guard in front of the function that loads weights into models of this class."""
+    owner = type(model)
+    _guard(owner, f"{owner.__module__}.{owner.__qualname__}", "load_weights", load)
+
+
+def _guard(owner: type, path: str, name: str, guard: Guard) -> None:
+    present = getattr(owner, name, None)
+    if present is not None and present is not _installed.get((path, name)):
+        _installed[path, name] = _in_front_of(present, guard)
+        setattr(owner, name, _installed[path, name])
 
 
 def _problems(path: str) -> Iterator[str]:

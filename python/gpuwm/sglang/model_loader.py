@@ -151,3 +151,4 @@ class _Steps(load_flow.Steps):
 
     def keep(self, model: Module, engine: Engine, mapping: Attached) -> None:
         loaded.remember(model, mapping)
+        guards.close(model)
