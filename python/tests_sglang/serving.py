@@ -4,6 +4,7 @@ rest."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import inspect
 import os
@@ -29,7 +30,7 @@ from gpuwm.sglang.attributes import OPAQUE
 from tests_engines import serving
 from tests_engines.engines import Job
 
-from . import RELEASE, operators, renaming, stopping, writing
+from . import RELEASE, adapters, operators, renaming, stopping, writing
 
 operators.define()
 load_plugins()  # as `sglang.launch_server` and each scheduler do
@@ -174,7 +175,24 @@ def _other_arguments(model: torch.nn.Module) -> dict[str, Any]:
     return arguments.others(arguments.decided())
 
 
+def _adapt(model: torch.nn.Module, folder: str) -> str:
+    return adapters.load(folder=folder, model=model, **_state)
+
+
+def _digests(model: torch.nn.Module) -> dict[str, str]:
+    """By address: adapters wrap the layers, which then have other names."""
+    return {
+        str(parameter.data_ptr()): hashlib.sha256(
+            parameter.view(torch.uint8).numpy().tobytes()
+        ).hexdigest()
+        for parameter in model.parameters()
+        if parameter.data_ptr()
+    }
+
+
 _ANSWERS: dict[str, Callable[..., Any]] = {
+    "adapt": _adapt,
+    "digests": _digests,
     "draft": _draft,
     "describe": _describe,
     "requests": lambda model: writing.requests(),

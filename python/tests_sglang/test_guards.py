@@ -19,7 +19,7 @@ from tests_engines.comparing import differences
 from tests_engines.engines import Engine, Job
 from tests_engines.starting import Start
 
-from . import installed, renaming
+from . import adapters, installed, renaming
 
 COMPONENTS = "sglang.srt.model_executor.model_runner_components"
 UPDATER = f"{COMPONENTS}.weight_updater.WeightUpdater"
@@ -55,6 +55,20 @@ def test_no_request_writes_into_shared_weights(daemon: Daemon, start: Start) -> 
         assert engine.ask("describe") == engine.loaded(), what
     present = {what for what in engine.ask("requests") if engine.ask("write", what)[0] != "none"}
     assert ("begin" in present) == installed.HAS_SESSIONS
+
+
+def test_an_adapter_lies_beside_shared_weights(
+    daemon: Daemon, start: Start, tmp_path: pathlib.Path
+) -> None:
+    adapters.write(tmp_path, hidden_size=64)
+    lora = {"changed": {"enable_lora": True}}
+    for engine in (
+        start("dense", **lora),
+        start("dense", load_format="gpuwm", extra={"ref": "adapted@v1"}, **lora),
+    ):
+        before = engine.ask("digests")
+        assert engine.ask("adapt", str(tmp_path)) == "torch_native"
+        assert engine.ask("digests") == before
 
 
 def test_weights_of_the_engine_s_own_are_written(daemon: Daemon, start: Start) -> None:

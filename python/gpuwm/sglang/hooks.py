@@ -6,6 +6,7 @@ in place after `gpuwm.sglang.register`. If it can't, it only logs that.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import pkgutil
 from collections.abc import Callable
@@ -48,9 +49,20 @@ def get_model_loader(
     return Loader(load_config)
 
 
+def default_loader(original: Callable[..., None], loader: Any, load_config: Any) -> None:
+    """Lets SGLang's default loader read files. SGLang makes one with the engine's load format for
+    what lies beside the weights: LoRA adapters."""
+    if load_config.load_format == FORMAT:
+        load_config = dataclasses.replace(
+            load_config, load_format="auto", model_loader_extra_config={}
+        )
+    original(loader, load_config)
+
+
 HOOKS: dict[str, Callable[..., Any]] = {
     "sglang.srt.configs.load_config.LoadConfig.__post_init__": load_config,
     _GET_MODEL_LOADER: get_model_loader,
+    "sglang.srt.model_loader.loader.DefaultModelLoader.__init__": default_loader,
 }
 
 
