@@ -9,6 +9,7 @@ import importlib.metadata
 import inspect
 import os
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -30,7 +31,7 @@ from gpuwm.sglang.attributes import OPAQUE
 from tests_engines import serving
 from tests_engines.engines import Job
 
-from . import RELEASE, adapters, operators, renaming, stopping, writing
+from . import FORGOTTEN, RELEASE, adapters, operators, renaming, stopping, writing
 
 operators.define()
 load_plugins()  # as `sglang.launch_server` and each scheduler do
@@ -43,6 +44,7 @@ def serve(pipe: Connection, log: str, job: Job) -> None:
 
     def load() -> tuple[str, serving.Answering]:
         _pretend(os.environ.get(RELEASE))
+        _forget(os.environ.get(FORGOTTEN))
         stopping.apply()
         renaming.apply()
         model = _load(job)
@@ -64,6 +66,14 @@ def _pretend(version: str | None) -> None:
             return version if distribution_name == "sglang" else found(distribution_name)
 
         importlib.metadata.version = told
+
+
+def _forget(argument: str | None) -> None:
+    """Takes an argument out of gpuwm's tables, as if it were of a newer SGLang."""
+    from gpuwm.sglang import arguments
+
+    for field, names in arguments.TABLE.items():
+        arguments.TABLE[field] = tuple(name for name in names if name != argument)
 
 
 def _load(job: Job) -> torch.nn.Module:
@@ -175,6 +185,20 @@ def _other_arguments(model: torch.nn.Module) -> dict[str, Any]:
     return arguments.others(arguments.decided())
 
 
+def _arguments_in_no_table(model: torch.nn.Module) -> list[str]:
+    from gpuwm.sglang import arguments, harmless, refusals
+
+    known = {name for names in arguments.TABLE.values() for name in names}
+    looked_at = {"startup_weight_load_mode", "weight_cache_mode", "dwdp_size"}  # by refusals
+    return [
+        name
+        for name in arguments.decided().values
+        if name not in known | looked_at | set(refusals.REFUSED)
+        and not name.startswith("_")
+        and not any(fnmatchcase(name, glob) for glob in harmless.ARGUMENTS)
+    ]
+
+
 def _adapt(model: torch.nn.Module, folder: str) -> str:
     return adapters.load(folder=folder, model=model, **_state)
 
@@ -198,6 +222,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "requests": lambda model: writing.requests(),
     "write": lambda model, what: writing.write(model, _state["model_config"], what),
     "other arguments": _other_arguments,
+    "arguments in no table": _arguments_in_no_table,
     "shared": serving.is_shared,
     "update": _update,
     "unknown arguments": _unknown_arguments,

@@ -11,10 +11,12 @@ from conftest import Daemon, eventually
 from tests_engines.comparing import differences
 from tests_engines.starting import Start
 
-from . import RELEASE
+from . import FORGOTTEN, RELEASE
 from .installed import NEWEST, OLDEST, VERSION
 
 ROPE = {"rope_type": "default", "rope_theta": 5000.0}
+UNKNOWN = {"deepep_config": "sms.json"}
+FORGETTING = {FORGOTTEN: "deepep_config"}
 # what the second engine has otherwise, and the field that the error names
 DIFFERENT: dict[str, tuple[str, dict[str, Any], str]] = {
     "dtype": ("dense", {"dtype": "float16"}, "dtype"),
@@ -28,7 +30,7 @@ DIFFERENT: dict[str, tuple[str, dict[str, Any], str]] = {
     "LoRA": ("dense", {"changed": {"enable_lora": True}}, "lora"),
     "cache": ("dense", {"kv_cache_dtype": "fp8_e5m2"}, "cache"),
     "head": ("dense", {"enable_fp32_lm_head": True}, "linear"),
-    "arguments": ("dense", {"changed": {"deepep_config": "sms.json"}}, "arguments"),
+    "arguments": ("dense", {"changed": UNKNOWN, "environment": FORGETTING}, "arguments"),
     "release": ("dense", {"environment": {RELEASE: "0.5.15"}}, "sglang"),
     "variable": ("dense", {"environment": {"SGLANG_FORCE_FP8_MARLIN": "1"}}, "environment"),
     "router": ("dense", {"environment": {"SGLANG_OPT_USE_BF16_ROUTER_GEMM": "0"}}, "environment"),
@@ -57,9 +59,50 @@ def test_derived_names_differ_with_the_key(daemon: Daemon, start: Start) -> None
         engine = start(kind, load_format="gpuwm", **arguments)
         assert differences(start(kind, **arguments), engine) == [], what
         assert sum("sglang-" in row["tag"] for row in daemon.admin.list()["versions"]) == number
-    again = start("dense", load_format="gpuwm", mem_fraction_static=0.5, port=31234)
+
+
+# What tells two engines of one service apart, and no more.
+ANOTHER = {
+    "host": "127.0.0.2",
+    "port": 31234,
+    "nccl_port": 31235,
+    "random_seed": 7,
+    "log_level": "warning",
+    "log_level_http": "error",
+    "log_requests": True,
+    "enable_metrics": True,
+    "served_model_name": "another",
+    "weight_version": "another",
+    "api_key": "of its users",
+    "admin_api_key": "of its operator",
+    "mem_fraction_static": 0.5,
+    "max_running_requests": 3,
+    "max_total_tokens": 512,
+    "max_prefill_tokens": 128,
+    "chunked_prefill_size": 64,
+    "context_length": 100,
+    "watchdog_timeout": 99,
+}
+
+
+def test_engines_that_differ_in_what_weights_do_not_depend_on_share(
+    daemon: Daemon, start: Start
+) -> None:
+    first = start("dense", load_format="gpuwm")
+    first.loaded()
+    names = [row["tag"] for row in daemon.admin.list("dense")["versions"]]
+    again = start("dense", load_format="gpuwm", **ANOTHER)
     again.loaded()
-    assert "attached dense@sglang-" in again.text()
+    rows = daemon.admin.list("dense")["versions"]
+    assert [row["tag"] for row in rows] == names
+    assert 2 in [row["leases"] for row in rows]
+    assert "weights may depend on these arguments" not in first.text() + again.text()
+
+
+def test_an_argument_that_gpuwm_does_not_know_is_told(daemon: Daemon, start: Start) -> None:
+    engine = start("dense", load_format="gpuwm", changed=UNKNOWN, environment=FORGETTING)
+    engine.loaded()
+    assert "they agree in them: deepep_config" in engine.text()
 
 
 def test_what_sglang_decides_counts_and_not_what_its_user_typed(
@@ -73,11 +116,14 @@ def test_what_sglang_decides_counts_and_not_what_its_user_typed(
 
 
 def test_a_plain_engine_has_no_unknown_arguments(start: Start) -> None:
-    """Every argument that SGLang decides by itself is in a table: somebody has looked at it."""
-    assert start("dense").ask("other arguments") == {}
+    """Somebody has looked at every argument of this release, and at what SGLang decides."""
+    engine = start("dense")
+    assert engine.ask("arguments in no table") == []
+    assert engine.ask("other arguments") == {}
 
 
 GONE = {
+    "enable_gdn_replayssm_spec",
     *("torchao_config", "prefill_cp_mode", "dsa_prefill_cp_mode"),
     *("enable_prefill_context_parallel", "enable_dsa_prefill_context_parallel"),
 }

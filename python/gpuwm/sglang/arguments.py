@@ -1,9 +1,10 @@
 """The arguments and environment variables of SGLang on which loaded weights may depend.
 
 The tables were made by reading SGLang 0.5.16: every use of `get_server_args()` in the code that
-builds models and layers, chooses kernels and post-processes weights. Of SGLang 0.5.18 to 0.5.23 the
+builds models and layers, chooses kernels and post-processes weights. Of SGLang 0.5.17 to 0.5.23 the
 arguments were read that came since then. An argument that a release of SGLang does not have is left
-out. An argument that is in no table counts too, since it may change weights (`others`).
+out. An argument that is in no table counts too, since it may change weights (`others`): it is one
+of a newer release, or of a plugin.
 """
 
 from __future__ import annotations
@@ -32,11 +33,19 @@ TABLE: dict[str, tuple[str, ...]] = {
         *("enable_scattered_sconv", "disable_hybrid_swa_memory"),
         *("linear_attn_verify_backend", "dsv4_attn_backend", "dsv4_prefill_backend"),
         *("qsa_indexer_dtype", "speculative_dsa_topk_backend", "speculative_draft_kv_cache_dtype"),
+        *("dsa_triton_union", "enable_dsa_fused_indexer", "enable_lean_attention"),
+        *("enable_linear_replayssm", "enable_linear_replayssm_spec", "linear_replayssm_cache_len"),
+        "enable_gdn_replayssm_spec",
+        *("enable_mamba_cache_stochastic_rounding", "mamba_cache_philox_rounds"),
+        *("enable_encoder_swa_bounded_replay", "enable_decoder_swa_bounded_replay"),
+        *("enable_kv_cache_sharding", "prefill_kv_cache_dequant_dtype"),
     ),
     "linear": (
         *("fp8_gemm_runner_backend", "fp4_gemm_runner_backend", "bf16_gemm_backend"),
         *("enable_fp32_lm_head", "enable_dp_lm_head", "enable_tf32_matmul", "torchao_config"),
         *("modelopt_quant", "modelopt_checkpoint_restore_path", "quantize_and_serve"),
+        *("modelopt_checkpoint_save_path", "modelopt_export_path"),
+        *("enable_nvidia_megakernel", "enable_amd_monokernel"),
         *("rl_quant_profile", "rl_on_policy_target", "enable_deterministic_inference"),
         *("enable_precise_embedding_interpolation", "enable_quant_communications"),
     ),
@@ -50,7 +59,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         *("enable_fused_moe_sum_all_reduce", "enable_two_batch_overlap"),
         *("enable_single_batch_overlap", "enable_w4a4_mxfp4_megamoe"),
         *("speculative_enable_w4a4_mxfp4_megamoe", "deepep_v2_mode"),
-        "flashinfer_a2a_dispatch_type",
+        *("flashinfer_a2a_dispatch_type", "deepep_config"),
     ),
     "parallel": (
         *("enable_dp_attention", "moe_dense_tp_size", "enable_attn_tp_input_scattered"),
@@ -68,6 +77,12 @@ TABLE: dict[str, tuple[str, ...]] = {
         *("enable_return_routed_experts", "dllm_algorithm", "enable_mis"),
         *("speculative_algorithm", "speculative_eagle_topk", "speculative_num_draft_tokens"),
         *("speculative_token_map", "enable_multi_layer_eagle", "speculative_attention_mode"),
+        *("speculative_draft_window_size", "speculative_draft_sink_size", "uno_lora_path"),
+        *("speculative_dflash_block_size", "speculative_domino_candidate_pool_size"),
+        *("speculative_dspark_block_size", "speculative_dspark_confidence_sts_path"),
+        "speculative_dspark_align_verify_tokens_to_graph_tier",
+        *("decoupled_spec_role", "dllm_algorithm_config", "dllm_fdfo"),
+        "enable_return_indexer_topk",
     ),
 }
 

@@ -49,7 +49,13 @@ ARGUMENTS = (
     *("image_processor_backend", "mm_feature_transport", "keep_mm_feature_on_device"),
     *("allowed_media_domains", "media_url_*", "mm_preprocess_*", "trust_mm_content_hashes"),
     # adapters lie beside the weights
-    *("enable_lora_overlap_loading", "max_lora*", "lora_*", "experts_shared_outer_loras"),
+    *(
+        "enable_lora_overlap_loading",
+        "max_lora*",
+        "max_loaded_loras",
+        "lora_*",
+        "experts_shared_outer_loras",
+    ),
     # scheduling
     *("mem_fraction_static", "max_*_requests", "max_total_tokens", "chunked_prefill_size"),
     *("enable_dynamic_chunking", "max_prefill_tokens", "prefill_max_requests", "schedule_*"),

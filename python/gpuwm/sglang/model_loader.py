@@ -107,6 +107,13 @@ class _Steps(load_flow.Steps):
         """Also raises Unsupported if SGLang can't be kept from writing into weights."""
         guards.install()
         refusals.check(self.load.server_args, self.load.model_config)
+        unknown = arguments.others(self.load.server_args)
+        if unknown:
+            self.log.info(
+                "gpuwm: weights may depend on these arguments of SGLang, as far as gpuwm knows. "
+                "Engines share weights only if they agree in them: %s",
+                ", ".join(sorted(unknown)),
+            )
 
     def read(self) -> Module:
         return self._load_by(
