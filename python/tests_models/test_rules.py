@@ -114,6 +114,35 @@ def test_one_element_is_compared_whatever_its_stride() -> None:
     assert not outputs.same_bits(one, torch.ones(1, 1))
 
 
+@pytest.mark.parametrize(
+    ("known", "rules"),
+    [
+        ({}, ["first", "second"]),
+        ({"rule": "third", "ran": ["model"]}, ["third", "first", "second"]),
+        ({"rule": "third", "ran": []}, ["third"]),  # as little runs as the last time
+        ({"rule": "gone", "ran": ["model"]}, ["first", "second"]),
+    ],
+)
+def test_the_rule_that_made_a_model_the_last_time_is_tried_first(
+    known: dict[str, Any], rules: list[str]
+) -> None:
+    made: list[str] = []
+
+    @dataclasses.dataclass(frozen=True)
+    class Noted(trial_models.Trial):
+        def make(self) -> nn.Module:
+            made.append(self.rule)
+            return super().make()
+
+    def recipes(_name: str) -> Iterator[trial_models.Trial]:
+        for name, rule in (("Unrun", "first"), ("Whole", "second"), ("Unrun", "third")):
+            yield Noted(name, rule)
+
+    library = dataclasses.replace(trial_models.LIBRARY, recipes=recipes)
+    checking._made(library, "a name", known)
+    assert list(dict.fromkeys(made)) == rules
+
+
 @pytest.mark.parametrize(("inside", "tops"), [(True, {"unet", "vae"}), (False, {""})])
 def test_a_pipeline_has_run_if_each_of_its_models_has(inside: bool, tops: set[str]) -> None:
     pipeline = nn.ModuleDict({"unet": nn.Sequential(nn.Linear(2, 2)), "vae": nn.Linear(2, 2)})

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 from conftest import daemon  # noqa: F401  (the fixture)
 
-from tests_models import table
+from tests_models import __main__, table
 from tests_models.__main__ import Sweep
 
 OUTCOMES = {
@@ -16,13 +16,17 @@ OUTCOMES = {
     "Lossy": ("differs", "model: output.made differs by up to"),
     "Refused": ("refused", "odd: torch.complex128, which versions don't have"),
     "Deadly": ("died", "publish: the process ended with code 3"),
+    "Endless": ("died", "publish: no answer in 3 s of a processor"),
     "Unrun": ("unrun", ""),
     "Large": ("not made", "256 MiB"),
 }
 
 
 @pytest.mark.usefixtures("daemon")
-def test_each_fault_has_its_outcome(tmp_path: pathlib.Path) -> None:
+def test_each_fault_has_its_outcome(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(__main__, "PUBLISH_SECONDS", 3)
     sweep = Sweep("trial", list(OUTCOMES), tmp_path / "rows")
     sweep.work(0)
     lines = (tmp_path / "rows").read_text().splitlines()
@@ -31,6 +35,7 @@ def test_each_fault_has_its_outcome(tmp_path: pathlib.Path) -> None:
         assert rows[name]["outcome"] == outcome, rows[name]
         assert words in rows[name]["words"]
     assert sweep.counts.total() == len(OUTCOMES)
+    assert sweep.seconds >= rows["Endless"]["seconds"] > 2.9
 
 
 def test_the_page_is_of_the_rows() -> None:

@@ -50,6 +50,14 @@ class Deadly(Whole):
         os._exit(3)
 
 
+class Endless(Whole):
+    """It has no answer."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        while True:
+            x = x + 1
+
+
 class Unrun(Whole):
     """Nobody knows what it takes."""
 
@@ -66,7 +74,7 @@ class Large(nn.Module):
 
 
 KINDS: dict[str, type[nn.Module]] = {
-    kind.__name__: kind for kind in (Whole, Lossy, Refused, Deadly, Unrun, Large)
+    kind.__name__: kind for kind in (Whole, Lossy, Refused, Deadly, Endless, Unrun, Large)
 }
 
 
