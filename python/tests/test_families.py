@@ -21,6 +21,7 @@ pytestmark = [
 
 THERE = """
 import warnings; warnings.simplefilter("ignore")
+warnings.filterwarnings("error", ".*does not carry")
 import family_models, gpuwm.image
 
 def bound(name):

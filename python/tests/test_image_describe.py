@@ -14,7 +14,7 @@ from torch import nn
 
 import gpuwm
 import gpuwm.image
-from gpuwm.image import _describe
+from gpuwm.image import _describe, digests
 
 pytestmark = by_torch
 
@@ -78,9 +78,9 @@ def test_bytes_are_those_in_the_order_of_c(
     dense = tensor.resolve_conj()
     words: Any = dense.view(torch.uint8) if dense.element_size() == 1 else dense
     expected = hashlib.sha256(words.numpy().tobytes(order="C")).hexdigest()
-    assert _describe.digest(tensor) == expected
-    monkeypatch.setattr(_describe, "PIECE_BYTES", 16)
-    assert _describe.digest(tensor) == expected
+    assert digests.of(tensor) == expected
+    monkeypatch.setattr(digests, "PIECE_BYTES", 16)
+    assert digests.of(tensor) == expected
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": 1, "tensors": {"a": {}}}'])

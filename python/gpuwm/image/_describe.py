@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import ctypes
 import dataclasses
-import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,17 +13,13 @@ from torch import nn
 from .. import errors
 from .._c import lib
 from .._shown import texts
-from . import values
+from . import digests, of_classes, values
 from .graph import Graph, Leaf
 from .postprocess import own_calls
 from .slots import step
 from .storages import Storages
 
 SCHEMA = 1
-# Bytes go through host memory in pieces of this size, one for each thread.
-PIECE_BYTES = 32 << 20
-# SHA-256 takes 1 to 2 GB/s of one core; more threads than this would wait for the GPU's link.
-THREADS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +51,8 @@ class Row:
 @dataclasses.dataclass(frozen=True)
 class Description:
     """A description of a module: its tensors, plain values (in JSON's form, see `values`) and
-    classes of objects, all by name."""
+    classes of objects, all by name. A tensor on the class
+    of a module is a value: its dtype, shape and SHA-256."""
 
     tensors: dict[str, Row]
     values: dict[str, Any]
@@ -107,15 +100,15 @@ def describe(
         graph = Graph(model, lib.names(opaque, "opaque"), lib.names(ignored, "ignored"))
         storages = Storages(graph.leaves)
         _finish_computing([leaf.tensor for leaf in graph.leaves])
-        digests = _digests([leaf.tensor for leaf in graph.leaves])
+        hashes = digests.of_all([leaf.tensor for leaf in graph.leaves])
         tensors: dict[str, Row] = {}
-        plain: dict[str, Any] = {}
+        plain: dict[str, Any] = dict(of_classes.described(graph.tree, graph.ignored))
         objects = {node.name: node.said for node in graph.nodes if node.kind != "tensor"}
         for node in graph.nodes:
             for kind, key, held in node.slots:
                 name = step(node.name, kind, key)
                 if isinstance(held, dict) and "tensor" in held:
-                    _add(tensors, graph, storages, digests, name, kind, held["tensor"])
+                    _add(tensors, graph, storages, hashes, name, kind, held["tensor"])
                 elif isinstance(held, dict) and "other" in held:
                     objects[name] = held["other"]
                 elif values.is_plain_json(held):
@@ -132,7 +125,7 @@ def _add(
     tensors: dict[str, Row],
     graph: Graph,
     storages: Storages,
-    digests: Sequence[str | None],
+    hashes: Sequence[str | None],
     name: str,
     kind: str,
     position: int,
@@ -145,12 +138,12 @@ def _add(
         shape=tuple(leaf.tensor.size()),
         strides=tuple(leaf.tensor.stride()),
         device=leaf.tensor.device.type,
-        sha256=digests[position],
+        sha256=hashes[position],
         tied=None if name == leaf.name else leaf.name,
         memory=_memory(graph, storages, leaf, position),
     )
     for part, at in (leaf.parts or {}).items():
-        _add(tensors, graph, storages, digests, f"{name}.{part}", "part", at)
+        _add(tensors, graph, storages, hashes, f"{name}.{part}", "part", at)
 
 
 def _memory(graph: Graph, storages: Storages, leaf: Leaf, position: int) -> str | None:
@@ -166,56 +159,6 @@ def _finish_computing(tensors: Sequence[torch.Tensor]) -> None:
     device."""
     for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
         torch.cuda.synchronize(device)
-
-
-# ---- bytes -------------------------------------------------------------------------------------
-
-
-def _digests(tensors: Sequence[torch.Tensor]) -> list[str | None]:
-    plain = [torch.Tensor.detach(t) if _has_bytes(t) else None for t in tensors]
-    workers = min(THREADS, os.cpu_count() or 1)
-    with concurrent.futures.ThreadPoolExecutor(workers, "gpuwm digest") as pool:
-        return list(pool.map(lambda tensor: None if tensor is None else digest(tensor), plain))
-
-
-def _has_bytes(tensor: torch.Tensor) -> bool:
-    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
-        return False
-    return not hasattr(tensor, "__tensor_flatten__")
-
-
-def digest(tensor: torch.Tensor) -> str:
-    """The SHA-256 of a plain tensor's elements in the order of C, in hexadecimal."""
-    found = hashlib.sha256()
-    with torch.no_grad():
-        for piece in _pieces(tensor.resolve_conj().resolve_neg()):
-            host = piece.contiguous().cpu()
-            size = host.numel() * host.element_size()
-            if size:
-                found.update((ctypes.c_char * size).from_address(host.data_ptr()))
-    return found.hexdigest()
-
-
-# Integers as wide as an element: torch has no kernel that copies some dtypes.
-_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
-
-
-def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Pieces that are the tensor if they are put one after the other, in the order of C."""
-    words = tensor.view(_WORDS[tensor.element_size()])
-    if words.is_contiguous():
-        words = words.view(-1)
-    if words.numel() * words.element_size() <= PIECE_BYTES or words.dim() == 0:
-        yield words
-        return
-    row = max(words.numel() // words.size(0) * words.element_size(), 1)
-    count = max(PIECE_BYTES // row, 1)
-    for begin in range(0, words.size(0), count):
-        part = words[begin : begin + count]
-        if count == 1 and part.dim() > 1:
-            yield from _pieces(part[0])
-        else:
-            yield part
 
 
 # ---- comparing ---------------------------------------------------------------------------------

@@ -88,6 +88,11 @@ def install(
     memory is freed; if a module has several pairs, after the last one. No byte of the image is
     post-processed. So scratch memory is needed for one module at a time.
 
+    What an image does not carry is compared where it says what it is: see the guide to Python. If
+    a tensor on a module's class is another one, that is a problem. If a configuration, a lambda, an
+    operator, a pattern or a generator has another content, a RuntimeWarning names it, before
+    anything changes.
+
     It changes all or nothing. Nobody else may use the module meanwhile. Raises:
 
     - BindError: `problems` has every difference that can't be removed. The module is as before,
@@ -130,6 +135,7 @@ def installed(
                 if problems:
                     raise _error(model, mapping, problems)
                 aliases.warn(_others(model, record, matching))
+                aliases.warn(_unlike(model, mapping, matching))
                 _apply(matching, model, mapping)
         except BaseException:
             with own_calls():
@@ -153,6 +159,24 @@ def _others(model: nn.Module, record: Record, matching: Matching) -> list[str]:
         return (leaf.tensor for leaf in graph.leaves if leaf.parts is None)
 
     return aliases.others_of(moved, known)
+
+
+_NAMED = 5  # differences that a warning names
+
+
+def _unlike(model: nn.Module, mapping: Attached, matching: Matching) -> list[str]:
+    """What the image does not carry, and what differs here."""
+    lines = list(dict.fromkeys(matching.unlike))
+    if not lines:
+        return []
+    more = [f"and {len(lines) - _NAMED} more"] * (len(lines) > _NAMED)
+    return [
+        f"{type(model).__name__} and the image {mapping.version} differ in objects that an image "
+        "does not carry, so the module may compute something else than the published one:\n  "
+        + "\n  ".join((*lines[:_NAMED], *more))
+        + "\nmake the module with the publisher's configuration; or, if these don't matter, "
+        "publish the image with ignored= globs of their paths"
+    ]
 
 
 def attached(image: str | Attached, options: dict[str, Any]) -> Attached:
@@ -208,6 +232,9 @@ def _error(model: nn.Module, mapping: Attached, problems: Sequence[str]) -> Bind
 
 _REMEDIES = {
     "module": "module: build the module with the publisher's code and configuration",
+    "class": "class: keep the tensor as a buffer of the modules; or make it alike everywhere; "
+    "or, if no module computes with it, publish the image with ignored= a glob of its path "
+    "(*.NAME)",
     "object": "object: replay= the post-processing that makes it, as the publisher had it",
     "attribute": "attribute: build the module without it; or, if the published module had it too, "
     "publish the image with ignored= a glob of its path",

@@ -56,11 +56,12 @@ def publish(
       of NumPy.
 
     A subclass of tensors that flattens (`__tensor_flatten__`) is stored by its parts and its
-    context. Not recorded are hooks, globals of functions, and what objects of the classes `opaque`
-    hold. Of these only the class, or the function's name, is recorded, so that `install` can
-    compare it. All else that has something in it is refused, unless `ignored` names it. An object
-    that hangs on a tensor (`weight.quant_state`) is recorded if it is made of tensors and plain
-    values, and refused otherwise, unless `ignored` names it.
+    context. Not recorded are hooks, globals of functions, tensors on classes, and what objects of
+    the classes `opaque` hold. Of these only the class, or the function's name, is recorded, and
+    what it says of itself, so that `install` can compare it. All else that has something in it is
+    refused, unless `ignored` names it. An object that hangs on a tensor (`weight.quant_state`) is
+    recorded if it is made of tensors and plain values, and refused otherwise, unless `ignored`
+    names it.
 
     - opaque: globs of "module.Class", besides `kinds.OPAQUE`; a class counts too if it derives from
       one that matches.

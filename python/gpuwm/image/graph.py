@@ -66,7 +66,7 @@ def plain_class(tensor: torch.Tensor) -> type[torch.Tensor]:
 class Graph:
     """nodes: the root first, then the other modules in the order of named_modules(), then helper
     objects, the nearest first. modules: how many of them are modules of the tree. lost: what no
-    image can have."""
+    image can have. named: by path, each object of which a record has only a name; and functions."""
 
     def __init__(
         self, model: nn.Module, opaque: Sequence[str] = (), ignored: Sequence[str] = ()
@@ -76,6 +76,8 @@ class Graph:
         self.nodes: list[Node] = []
         self.leaves: list[Leaf] = []
         self.lost: list[Lost] = []
+        self.named: dict[str, Any] = {}
+        self._named_ids: set[int] = set()
         self._node_of: dict[int, int] = {}
         self._leaf_of: dict[int, int] = {}
         named = [(prefix.removesuffix("."), module) for prefix, module in modules_of(model)]
@@ -90,6 +92,11 @@ class Graph:
             self._look_into(self.nodes[position])
             position += 1
         self._spread_written()
+
+    @property
+    def tree(self) -> dict[str, nn.Module]:
+        """The modules of the tree, by their paths."""
+        return {node.name: node.owner for node in self.nodes[: self.modules]}
 
     def node_of(self, owner: Any) -> Node:
         return self.nodes[self._node_of[id(owner)]]
@@ -154,9 +161,17 @@ class Graph:
         if kind is None:
             if not is_said(value, self.opaque):
                 self._lose(path, path, value)
+            self._name(path, value)
             return {"other": said_of(value)}
+        if kind == "function":
+            self._name(path, value)
         found = self._node_of.get(id(value))
         return {"node": self._add_node(path, value, kind) if found is None else found}
+
+    def _name(self, path: str, value: Any) -> None:
+        if id(value) not in self._named_ids:
+            self._named_ids.add(id(value))
+            self.named[path] = value
 
     def _lose(self, path: str, name: str, value: Any) -> None:
         if not self.ignored.fits_path(path):

@@ -13,7 +13,7 @@ from torch import nn
 
 from .. import errors
 from .._torch import fit, init
-from . import arrays, hanging, values
+from . import arrays, contents, hanging, of_classes, values
 from .graph import is_carried, plain_class
 from .journal import Journal
 from .keys import Keys, pairs_of
@@ -66,6 +66,7 @@ class Matching:
     """Plans changes in `look`, and makes them in `apply`.
 
     problems: a line for each difference that can't be removed; then nothing may be applied.
+    unlike: a line for each difference in what an image does not carry.
     objects: the tensor object for each of the record's tensors that was reached.
     journal: all changes that were made.
 
@@ -86,6 +87,7 @@ class Matching:
         modules = record.nodes[: record.modules]
         self._positions = {node.name: position for position, node in enumerate(modules)}
         self.problems: list[str] = []
+        self.unlike: list[str] = []
         self.changes: Changes = Changes()
         self.objects: dict[int, torch.Tensor] = {}
         self.claimed: dict[int, torch.Tensor] = {}  # tensors of the module, by id
@@ -118,11 +120,14 @@ class Matching:
             self._match(*self._queue.popleft())
 
     def look_at_structure(self) -> None:
-        """Looks at modules that the version lacks."""
+        """Looks at modules that the version lacks, and at what hangs on the modules' classes."""
         for name in self.tree.names.values():
             if name not in self._positions:
                 said = class_name(type(self.tree.modules[name]))
                 self.problems.append(f"module: {name} is a {said} here, the version has none")
+        here = of_classes.described(self.tree.modules, self._ignored)
+        found = of_classes.problems(self.record.class_tensors, here)
+        self.problems += [f"class: {line}" for line in found]
 
     def _enqueue(self, position: int, owner: Any) -> None:
         if (position, id(owner)) not in self.seen:
@@ -223,6 +228,8 @@ class Matching:
         """What a slot must hold in the end, or _MISSING if there is a problem. of: the position of
         its owner. has: what it holds now."""
         if isinstance(held, dict):
+            if said := self.record.contents.get(name):
+                self.unlike += contents.differences(name, said, contents.of(has))
             if "tensor" in held:
                 return self._tensor(name, held["tensor"], has)
             if "node" in held:

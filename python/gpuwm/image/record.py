@@ -13,7 +13,7 @@ from .. import errors
 from .._c.handle import TensorInfo
 from .._mapping import Mapping as Attached
 from .._torch import extents
-from . import values
+from . import contents, of_classes, values
 from .graph import Graph, Leaf
 from .kinds import SIMPLE
 from .nodes import Held, Node
@@ -82,7 +82,8 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """nodes, modules: see `graph.Graph`. configs: see `shells`."""
+    """nodes, modules: see `graph.Graph`. configs: see `shells`. class_tensors: see `of_classes`.
+    contents: what is in objects of which the record has only a name, by path (see `contents`)."""
 
     opaque: tuple[str, ...]
     ignored: tuple[str, ...]
@@ -90,6 +91,8 @@ class Record:
     nodes: Sequence[Node]
     tensors: Sequence[Tensor]
     configs: Mapping[str, values.Json]
+    class_tensors: Mapping[str, str]
+    contents: Mapping[str, contents.Content]
 
 
 # ---- writing -----------------------------------------------------------------------------------
@@ -120,6 +123,11 @@ def written(graph: Graph, storages: Storages) -> bytes:
     }
     if configs := configs_of(graph.nodes[: graph.modules]):
         content["configs"] = configs
+    if class_tensors := of_classes.described(graph.tree, graph.ignored):
+        content["class_tensors"] = class_tensors
+    said = {path: contents.of(value) for path, value in graph.named.items()}
+    if said := {path: each for path, each in said.items() if each is not None}:
+        content["contents"] = said
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     if len(text) > FILES_BYTES:
         raise errors.Unsupported(
@@ -240,7 +248,11 @@ class _Reader:
         opaque = tuple(self._list(content, "opaque", str))
         ignored = tuple(self._list(content, "ignored", str))
         configs = _configs(content.get("configs", {}))
-        self.record = Record(opaque, ignored, modules, nodes, tensors, configs)
+        class_tensors = _texts(content.get("class_tensors", {}))
+        said = _contents(content.get("contents", {}))
+        self.record = Record(
+            *(opaque, ignored, modules, nodes, tensors, configs, class_tensors, said)
+        )
 
     def _check_schema(self, schema: Any) -> None:
         _demand(type(schema) is int and schema > 0, f"its schema is {schema!r}")
@@ -458,6 +470,24 @@ def _configs(content: Any) -> Mapping[str, values.Json]:
             f"the configuration of {name!r}",
         )
     found: Mapping[str, values.Json] = content
+    return found
+
+
+def _texts(content: Any) -> Mapping[str, str]:
+    _demand(
+        isinstance(content, dict) and all(type(text) is str for text in content.values()),
+        "what it says of tensors on classes",
+    )
+    found: Mapping[str, str] = content
+    return found
+
+
+def _contents(content: Any) -> Mapping[str, contents.Content]:
+    _demand(
+        isinstance(content, dict) and all(isinstance(each, dict) for each in content.values()),
+        "what it says of objects",
+    )
+    found: Mapping[str, contents.Content] = content
     return found
 
 
