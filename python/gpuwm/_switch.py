@@ -34,7 +34,8 @@ def switch(
 ) -> Version:
     """Puts another version of the same layout where this one is, and refreshes in place every
     private copy that `bind` made and that lives. Modules with a `set_extra_state` get that of the
-    new version. What was made from the mapping (models, tensors,
+    new version. A module of an image keeps its plain values: a warning names those that are others
+    in the new version. What was made from the mapping (models, tensors,
     arrays, captured CUDA graphs) then reads the new bytes. Returns the version that the mapping has
     now.
 
@@ -43,7 +44,7 @@ def switch(
     - wait: seconds to wait for a version that is not there yet, or not ready. Ctrl-C ends the wait,
       and nothing has changed.
     - idle: the caller has waited for the device.
-    - stale: globs of names that may keep the old version's values.
+    - stale: globs of names of tensors, and of plain values, that may stay the old version's.
     - key: fields that the new version's key must have, with equal values, in place of those that
       attach or publish asked for. {} asks for none. Only this switch asks for them; later ones need
       them again.
@@ -76,7 +77,7 @@ def switch(
     if key is not None:
         options.key, options.key_count = lib.own_key_fields(key)
     copies = _copies(mapping, globs, "switch")
-    before = mapping.version
+    before, record = mapping.version, _record_of(mapping)
     try:
         with handle.use() as pointer:
             lib.check(handle.library.gpuwm_switch(pointer, name, ctypes.byref(options)))
@@ -86,6 +87,7 @@ def switch(
     _count_as_write(handle)
     _refresh(mapping, copies)
     _refresh_extra_states(mapping, before)
+    _tell_of_values(mapping, before, record, globs)
     return _switched(before, mapping.version)
 
 
@@ -131,7 +133,7 @@ def exchange(
     _exchange(handle, others, idle=idle, check=True)
     _check_unbound(mapping, other)
     copies = _copies(mapping, globs, "exchange")
-    before = mapping.version
+    before, record = mapping.version, _record_of(mapping)
     if check:
         return before
     try:
@@ -143,6 +145,7 @@ def exchange(
     _count_as_write(handle, others)
     _refresh(mapping, copies)
     _refresh_extra_states(mapping, before)
+    _tell_of_values(mapping, before, record, globs)
     return _switched(before, mapping.version)
 
 
@@ -227,6 +230,24 @@ def _refresh_extra_states(mapping: Tensors, before: Version) -> None:
         from ._torch import extra_state
 
         extra_state.refresh(mapping, before)
+
+
+def _record_of(mapping: Tensors) -> bytes | None:
+    """The record of the mapping's version, if a module lies on it as an image."""
+    if f"{__package__}.image._switched" not in sys.modules:
+        return None
+    from .image import _switched
+
+    return _switched.record_of(mapping)
+
+
+def _tell_of_values(
+    mapping: Tensors, before: Version, record: bytes | None, stale: Sequence[str]
+) -> None:
+    if record is not None:
+        from .image import _switched
+
+        _switched.warn(mapping, before, record, stale)
 
 
 def _not_refreshable(tensor: torch.Tensor, source: torch.Tensor) -> str | None:

@@ -88,12 +88,12 @@ class Worker(Extension):
         of gpuwm's errors."""
         real, left = Mapping.exchange, after
 
-        def exchange(mapping: Mapping, other: Mapping, check: bool = False) -> Any:
+        def exchange(mapping: Mapping, other: Mapping, *, check: bool = False, **more: Any) -> Any:
             nonlocal left
             if not check and not left:
                 raise getattr(gpuwm, kind)("as the test wants it")
             left -= not check
-            return real(mapping, other, check=check)
+            return real(mapping, other, check=check, **more)
 
         Mapping.exchange = exchange  # type: ignore[assignment,method-assign]
 

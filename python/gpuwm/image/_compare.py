@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator
 from typing import Any
 
 from .._mapping import Mapping as Attached
+from . import contents, of_classes
 from .nodes import Held, Node
 from .record import FILE, Record, Tensor, read
 from .slots import step
@@ -29,35 +30,53 @@ def difference(one: Attached, other: Attached, ignored: Container[str] = ()) -> 
 
 def record_difference(one: Record, other: Record, ignored: Container[str] = ()) -> str | None:
     """Does what `difference` does, with two records."""
-    return next(_differences(one, other, ignored), None)
+    return next((line for _, line in _differences(one, other, ignored)), None)
 
 
-def _differences(one: Record, other: Record, ignored: Container[str]) -> Iterator[str]:
+def differences(one: Record, other: Record) -> Iterator[tuple[str, str]]:
+    """Everything that differs, and what is in objects that images do not carry: the name, and a
+    line with both."""
+    yield from _differences(one, other, ())
+    for name, content in one.contents.items():
+        for line in contents.differences(name, content, other.contents.get(name), WORDS):
+            yield name, line
+
+
+# ---- what differs, by name ---------------------------------------------------------------------
+
+WORDS = "here", "there"
+
+
+def _differences(one: Record, other: Record, ignored: Container[str]) -> Iterator[tuple[str, str]]:
     for mine, theirs in zip(one.nodes, other.nodes, strict=False):
         yield from _of_nodes(mine, theirs, ignored)
     for tensor, another in zip(one.tensors, other.tensors, strict=False):
-        yield from _of_tensors(tensor, another)
+        for line in _of_tensors(tensor, another):
+            yield tensor.name, line
+    for line in of_classes.problems(one.class_tensors, other.class_tensors, WORDS):
+        yield line.partition(": ")[0], line
     for what, count, others in (
         ("modules", one.modules, other.modules),
         ("modules and objects", len(one.nodes), len(other.nodes)),
         ("tensors", len(one.tensors), len(other.tensors)),
     ):
         if count != others:
-            yield f"{count} {what} here, {others} there"
+            yield what, f"{count} {what} here, {others} there"
 
 
-def _of_nodes(one: Node, other: Node, ignored: Container[str]) -> Iterator[str]:
+def _of_nodes(one: Node, other: Node, ignored: Container[str]) -> Iterator[tuple[str, str]]:
+    said = one.name or "the module"
     if one.name != other.name:
-        yield f"{one.name or 'the module'} here, {other.name or 'the module'} there"
+        yield one.name, f"{said} here, {other.name or 'the module'} there"
         return
     if (one.kind, one.said) != (other.kind, other.said):
-        yield f"{one.name or 'the module'}: {one.said} here, {other.said} there"
+        yield one.name, f"{said}: {one.said} here, {other.said} there"
         return
     here, there = _values(one, ignored), _values(other, ignored)
     for name in (*here, *(name for name in there if name not in here)):
         mine, theirs = here.get(name, _MISSING), there.get(name, _MISSING)
         if type(mine) is not type(theirs) or mine != theirs:
-            yield f"{name}: {_shown(mine)} here, {_shown(theirs)} there"
+            yield name, f"{name}: {_shown(mine)} here, {_shown(theirs)} there"
 
 
 def _values(node: Node, ignored: Container[str]) -> dict[str, Held]:

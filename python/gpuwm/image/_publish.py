@@ -18,7 +18,7 @@ from .._publish.publish import publish as publish_tensors
 from .._torch import aliases, counters, guards, init, registry
 from .._torch.bind import Globs, chosen
 from .._torch.places import Place, modules_of, places
-from . import hanging, record, shells
+from . import _switched, hanging, record, shells
 from .graph import Graph, Leaf, plain_class
 from .kinds import described
 from .postprocess import own_calls
@@ -326,3 +326,4 @@ def remember(
         ],
     )
     registry.keep(mapping, shared)
+    _switched.remember(registry.handle_of(mapping))

@@ -80,7 +80,9 @@ class Move:
         assert self.other is not None
         if not self.has_moved:
             self._check_kept(self.other)
-        self.model.mapping.exchange(self.other)
+        # `check` has compared all other plain values.
+        globs = [glob for name in differences.WRITTEN_BY_LOADING for glob in (name, f"*.{name}")]
+        self.model.mapping.exchange(self.other, stale=globs)
         for notify in self.model.moved:
             notify()
 
