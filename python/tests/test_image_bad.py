@@ -237,6 +237,10 @@ DAMAGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (change("nodes.0.3.0.2", {"other": 1}), "value {'other': 1}"),
     (change("nodes.0.3.0.2", {}), "value {}"),
     (change("nodes.0.3.0.2", [1]), "value [1]"),
+    (change("class_tensors", ["weight"]), "what it says of tensors on classes"),
+    (change("class_tensors", {"Layer.scale": 1}), "what it says of tensors on classes"),
+    (change("contents", ["held"]), "what it says of objects"),
+    (change("contents", {"held": 1}), "what it says of objects"),
 ]
 
 

@@ -286,6 +286,17 @@ def test_values_that_are_nested_deeply() -> None:
         gpuwm.image.module(image_holding(held))
 
 
+@pytest.mark.usefixtures("usual_depth")
+def test_contents_that_are_nested_deeply() -> None:
+    content: Any = 1
+    for _ in range(600):
+        content = {"": content}
+    with pytest.raises(gpuwm.Damaged, match="a value in it is nested too deeply"):
+        gpuwm.image.module(
+            image_of(Holder(tensor=numbers(2)), lambda record: record.update(contents=content))
+        )
+
+
 @pytest.mark.parametrize(("ways", "deep"), [(2, 60), (1, 20000)])
 def test_modules_with_too_many_names(ways: int, deep: int) -> None:
     def change(content: dict[str, Any]) -> None:

@@ -487,6 +487,7 @@ def _contents(content: Any) -> Mapping[str, contents.Content]:
         isinstance(content, dict) and all(isinstance(each, dict) for each in content.values()),
         "what it says of objects",
     )
+    values.types_of(content)  # as deep as a comparison goes: RecursionError comes here
     found: Mapping[str, contents.Content] = content
     return found
 
