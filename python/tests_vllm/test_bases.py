@@ -7,21 +7,14 @@ import pytest
 from gpuwm.vllm import _bases
 from tests_engines.bases import differences
 
-from .conftest import NEW
-
-OF_THE_WORKER = ["MemorySnapshot", "Worker"]  # gpuwm.vllm.Worker is for vLLM 0.25
-
 
 @pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 def test_checkers_are_told_of_what_vllm_has() -> None:
-    from gpuwm.vllm import model_loader, raw, transfer
-    from gpuwm.vllm.kv import connector
-
-    users = (model_loader, raw, transfer, connector)
-    if NEW:
-        assert differences(_bases, *users) == OF_THE_WORKER
-        return
     from vllm.utils import mem_utils
     from vllm.v1.worker import gpu_worker
 
-    assert differences(_bases, *users, mem_utils, gpu_worker) == []
+    from gpuwm.vllm import model_loader, raw, transfer
+    from gpuwm.vllm.kv import connector
+
+    users = (model_loader, raw, transfer, connector, mem_utils, gpu_worker)
+    assert differences(_bases, *users) == []

@@ -13,32 +13,41 @@ import gpuwm
 
 from .conftest import NEW
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # vLLM's imports warn
-    pytest.mark.skipif(NEW, reason="gpuwm.vllm.Worker is for vLLM 0.25"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
+ONE = NEW  # one allocation has all layers
 CPU = torch.device("cpu")
 PAGE = 1 << 20
 BLOCK = 64 << 20
 
 
 def config(*sizes: int, packed: bool = False) -> Any:
-    """vLLM's KVCacheConfig with a layer for each size."""
+    """vLLM's KVCacheConfig with a layer for each size. From vLLM 0.29 on all layers lie in one
+    allocation, one after the other; `packed` changes nothing then."""
     from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor
 
     names = [f"layer{n}" for n in range(len(sizes))]
-    tensors = [
-        KVCacheTensor(size=size, shared_by=[name], block_stride=PAGE if packed else 0)
-        for name, size in zip(names, sizes, strict=True)
-    ]
-    group = KVCacheGroupSpec(names, types.SimpleNamespace())
+    tensors: list[Any]
+    if ONE:
+        begins = [sum(sizes[:n]) for n in range(len(sizes))]
+        tensors = [
+            KVCacheTensor(sum(sizes), [name], size, size, begin)
+            for name, size, begin in zip(names, sizes, begins, strict=True)
+        ]
+    else:
+        tensors = [
+            KVCacheTensor(size=size, shared_by=[name], block_stride=PAGE if packed else 0)
+            for name, size in zip(names, sizes, strict=True)
+        ]
+    group = KVCacheGroupSpec(names, types.SimpleNamespace(has_layer_views=False))
     return KVCacheConfig(num_blocks=1, kv_cache_tensors=tensors, kv_cache_groups=[group])
 
 
 def of_runner_1(kv_cache: Any) -> dict[str, torch.Tensor]:
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
+    if ONE:
+        return of_both(kv_cache)
     runner = types.SimpleNamespace(
         device=CPU, runner_only_attn_layers=set(), shared_kv_cache_layers={}
     )
@@ -50,8 +59,21 @@ def of_runner_1(kv_cache: Any) -> dict[str, torch.Tensor]:
 def of_runner_2(kv_cache: Any) -> dict[str, torch.Tensor]:
     from vllm.v1.worker.gpu import attn_utils
 
+    if ONE:
+        return of_both(kv_cache)
     found: dict[str, torch.Tensor] = attn_utils._allocate_kv_cache(kv_cache, {}, CPU)
     return found
+
+
+def of_both(kv_cache: Any) -> dict[str, torch.Tensor]:
+    """Of both runners since 0.29. Each layer is a view of the whole, as its spec asks for."""
+    from vllm.v1.worker.utils import allocate_kv_cache
+
+    found = allocate_kv_cache(kv_cache, CPU, None)
+    return {
+        tensor.layers[0]: found[tensor.layers[0]][tensor.offset :][: tensor.layer_stride]
+        for tensor in kv_cache.kv_cache_tensors
+    }
 
 
 Allocate = Callable[[Any], dict[str, torch.Tensor]]
@@ -83,6 +105,7 @@ def test_what_vllm_allocates_lies_in_the_reservation(allocate: Allocate) -> None
     assert [int(layer[-1]) for layer in layers] == [0, 1, 2, 3]
 
 
+@pytest.mark.skipif(ONE, reason="all layers share one")
 @both
 def test_packed_layers_share_one(allocate: Allocate) -> None:
     kv_cache = config(BLOCK, BLOCK, packed=True)
@@ -112,8 +135,17 @@ def test_a_cache_that_is_allocated_in_another_way_is_refused() -> None:
             torch.zeros(BLOCK, dtype=torch.int8, device=CPU)
             torch.empty(BLOCK, dtype=torch.int8, device=CPU)
 
-    with pytest.raises(gpuwm.Unsupported, match="1 of 2 tensors"):
+    with pytest.raises(gpuwm.Unsupported, match="1 of 1" if ONE else "1 of 2 tensors"):
         allocate()
+
+
+def test_a_cache_that_was_not_allocated_at_all_is_refused() -> None:
+    cache = made(config(BLOCK))
+    with pytest.raises(gpuwm.Unsupported, match="1 of 1 tensors"):
+        cache.check_reserved()
+    with cache.reserved():
+        of_runner_2(config(BLOCK))
+    cache.check_reserved()
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 from conftest import Daemon
 
-import gpuwm
 from tests_engines.starting import Start
-
-from .conftest import NEW
 
 # arguments of the engine, its extra configuration, and what the error names
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -44,12 +41,3 @@ def test_lora_is_not_merged(daemon: Daemon, start: Start) -> None:
     other = start("dense", extra={"ref": "adapted@v1", "mode": "load"}, **arguments)
     assert other.ask("shared")
     assert other.loaded() == start("dense", enable_lora=True).loaded()
-
-
-@pytest.mark.skipif(not NEW, reason="gpuwm.vllm.Worker is for this vLLM")
-@pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
-def test_a_newer_vllm_needs_no_worker() -> None:
-    from vllm.utils.import_utils import resolve_obj_by_qualname
-
-    with pytest.raises(gpuwm.Unsupported, match=r"(?s)does not fit .*without --worker-cls"):
-        resolve_obj_by_qualname("gpuwm.vllm.Worker")

@@ -19,12 +19,7 @@ from gpuwm.vllm import processes, serving_arguments
 from gpuwm.vllm import record as records
 from gpuwm.vllm.gate import Gate
 
-from .conftest import NEW
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # vLLM's imports warn
-    pytest.mark.skipif(NEW, reason="gpuwm.vllm.Worker is for vLLM 0.25"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
 
 def parsed(given: list[str]) -> Any:

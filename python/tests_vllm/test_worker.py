@@ -16,12 +16,7 @@ import gpuwm
 from gpuwm._torch import registry
 from gpuwm.vllm import memory
 
-from .conftest import NEW
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # vLLM's imports warn
-    pytest.mark.skipif(NEW, reason="gpuwm.vllm.Worker is for vLLM 0.25"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
 GIB = memory.GIB
 TOTAL = 80 * GIB
@@ -61,7 +56,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     for name, function in {
         "get_memory_info": made.info,
         "memory_reserved": lambda device: made.reserved.get(made.here, 0),
-        "memory_stats": lambda device: {"allocated_bytes.all.peak": made.peak.get(made.here, 0)},
+        "memory_stats": lambda device: {
+            "allocated_bytes.all.peak": made.peak.get(made.here, 0),
+            "allocated_bytes.all.current": made.reserved.get(made.here, 0),
+        },
         "reset_peak_memory_stats": made.reset_peak,
         "empty_cache": lambda: None,
         "synchronize": lambda: None,
@@ -74,18 +72,26 @@ class Runner:
     """vLLM's model runner. profiling: what happens on the GPU meanwhile."""
 
     model_memory_usage = 0
+    own = 0  # what loading allocates beside the version
 
     def __init__(self, gpu: Gpu, profiling: Callable[[], None]) -> None:
         self._gpu, self._profiling = gpu, profiling
         self.module = torch.nn.Module()
 
     def load_model(self, load_dummy_weights: bool) -> None:
-        pass
+        self._gpu.reserve(self.own)
+        self.model_memory_usage = self.own
+
+    def initialize_kv_cache(
+        self, config: Any, kv_cache_allocation_context: Any = None
+    ) -> contextlib.AbstractContextManager[None] | None:
+        found: contextlib.AbstractContextManager[None] | None = kv_cache_allocation_context
+        return found
 
     def get_model(self) -> torch.nn.Module:
         return self.module
 
-    def profile_run(self) -> None:
+    def profile_run(self, **how: Any) -> None:
         here = self._gpu.here
         self._gpu.reserve(ACTIVATIONS)
         self._profiling()
@@ -135,6 +141,8 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
             enable_cumem_allocator=False,
             enable_sleep_mode=False,
             sleep_mode_backend="cumem",
+            enable_nccl_comm_suspend=False,
+            enforce_eager=True,
         )
         found.vllm_config = types.SimpleNamespace(
             load_config=types.SimpleNamespace(model_loader_extra_config=extra or {}),
@@ -211,6 +219,20 @@ def test_what_an_engine_alone_has_beside_torch_is_measured(
     assert worker.determine_available_memory() == share_of(1, VERSION) - GIB
 
 
+def test_what_loading_allocates_beside_the_version_counts(
+    gpu: Gpu, start: Start, load: Any
+) -> None:
+    for name, extra in (("a", {}), ("b", {"engines": 2})):
+        gpu.other = VERSION
+        worker = start(name, VERSION, extra)
+        worker.model_runner.own = GIB
+        load(name, worker, VERSION)
+        engines = len(extra) + 1
+        assert worker.determine_available_memory() == share_of(engines, VERSION) - GIB
+        gpu.reserved.clear()
+        gpu.context.clear()
+
+
 def test_a_version_of_the_draft_counts_too(gpu: Gpu, start: Start, load: Any) -> None:
     gpu.other = VERSION + GIB
     worker = start("a", VERSION)
@@ -253,6 +275,7 @@ def test_four_engines_that_start_at_once_have_equal_caches(
         load(name, workers[name], VERSION)
     for name in names:
         gpu.here = name
+        gpu.reserved[name] = 0  # what it grew by above was for the others to see
         assert workers[name].determine_available_memory() == expected
     assert torch.accelerator.get_memory_info == gpu.info
 
@@ -361,12 +384,13 @@ def test_a_standby_can_not_sleep(gpu: Gpu, start: Start, monkeypatch: pytest.Mon
         start("b", extra={"standby": "/run/a.lock"})
 
 
+@pytest.mark.parametrize("seam", [False, True])
 def test_the_cache_of_a_standby_is_reserved_and_occupied(
-    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch, seam: bool
 ) -> None:
     from vllm.v1.worker import gpu_worker
 
-    from gpuwm.vllm import cache, extension
+    from gpuwm.vllm import cache, extension, releases
 
     made: list[Any] = []
     called: list[str] = []
@@ -375,8 +399,13 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
         def __init__(self, *how: Any) -> None:
             made.append(how)
 
+        @contextlib.contextmanager
         def reserved(self) -> Any:
-            return contextlib.nullcontext()
+            called.append("reserved")
+            yield
+
+        def check_reserved(self) -> None:
+            called.append("check")
 
         def vacate(self) -> None:
             called.append("vacate")
@@ -390,17 +419,33 @@ def test_the_cache_of_a_standby_is_reserved_and_occupied(
         mapping=types.SimpleNamespace(version=types.SimpleNamespace(device="GPU-1"))
     )
     monkeypatch.setattr(extension.Extension, "_gpuwm_loaded", lambda self: model)
-    ours = ("initialize_from_config", "compile_or_warm_up_model", "execute_dummy_batch")
-    for each in ours:
-        told = functools.partialmethod(lambda self, name, *config: called.append(name), each)
+    for each in ("compile_or_warm_up_model", "execute_dummy_batch"):
+        told = functools.partialmethod(lambda self, name: called.append(name), each)
         monkeypatch.setattr(gpu_worker.Worker, each, told)
+
+    def initialize_from_config(self: Any, config: Any) -> None:
+        context = self.model_runner.initialize_kv_cache(config)
+        assert (context is not None) == seam
+        if context is not None:
+            with context:
+                pass
+
+    monkeypatch.setattr(gpu_worker.Worker, "initialize_from_config", initialize_from_config)
+    monkeypatch.setattr(releases, "takes_allocation_context", lambda initialize: seam)
     monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: called.append("empty_cache"))
     worker = start("a", extra={"standby": "/run/a.lock"})
     worker.rank = 0
     worker.initialize_from_config("config")
     assert made == [("config", "GPU-1", worker.device)]
     worker.compile_or_warm_up_model()
-    assert called == [*ours[:2], "empty_cache", "vacate"]
+    assert called == [
+        "reserved",
+        *["check"] * seam,
+        "compile_or_warm_up_model",
+        "empty_cache",
+        "vacate",
+    ]
+    assert "initialize_kv_cache" not in vars(worker.model_runner)
     monkeypatch.setattr(gpu_worker.Worker, "execute_model", lambda self, step: step)
     for compute in (functools.partial(worker.execute_model, 7), worker.execute_dummy_batch):
         with pytest.raises(gpuwm.Unsupported, match="a standby got a request"):
@@ -440,7 +485,6 @@ def test_a_start_that_fails_gives_its_claim_up(
 
 
 def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vllm.model_executor.model_loader import base_loader
     from vllm.v1.worker import gpu_worker
     from vllm.v1.worker import utils as worker_utils
 
@@ -463,14 +507,42 @@ def test_another_vllm_is_refused_with_what_differs(monkeypatch: pytest.MonkeyPat
         "sleep does not use torch.accelerator.get_memory_info(",
     ):
         assert problem in caught.value.message
-    # vLLM 0.25 does not ask the loader either, as vLLM 0.29 to 0.31.
-    assert "does not ask the loader" in str(caught.value)
-    assert "no standby" in str(caught.value)
-    monkeypatch.setattr(
-        base_loader.BaseModelLoader, "get_external_weight_memory", lambda *_: 0, raising=False
-    )
-    with pytest.raises(gpuwm.Unsupported, match="start without --worker-cls: this vLLM asks"):
-        module.check_vllm()
+    assert "a release of vLLM that gpuwm supports: 0.25.1, 0.26.0," in caught.value.detail
+
+
+def test_a_plan_of_an_earlier_start_is_refused_where_engines_share(
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import vllm.envs as envs
+
+    monkeypatch.setattr(envs, "VLLM_ENABLE_STARTUP_PLAN", True, raising=False)
+    start("a")
+    with pytest.raises(gpuwm.Unsupported, match="VLLM_ENABLE_STARTUP_PLAN"):
+        start("b", extra={"engines": 2})
+
+
+def test_engines_that_nobody_counts_are_refused(
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuwm.vllm import model_loader, refusals, releases
+
+    def check(**extra: Any) -> None:
+        refusals.check_sharing(extra, model_loader._worker_counts)
+
+    monkeypatch.setattr(model_loader, "_worker_counts", False)
+    monkeypatch.setattr(releases, "asks_loader", lambda: False)
+    check(engines=1)
+    with pytest.raises(gpuwm.Unsupported, match="add --worker-cls gpuwm.vllm.Worker"):
+        check(engines=2)
+    with pytest.raises(gpuwm.Unsupported, match='"engine_overhead_gib"'):
+        check(engine_overhead_gib=1)
+    with pytest.raises(gpuwm.Unsupported, match="python -m gpuwm.vllm standby"):
+        check(standby="/lock")
+    monkeypatch.setattr(releases, "asks_loader", lambda: True)
+    check(engines=2)
+    monkeypatch.setattr(releases, "asks_loader", lambda: False)
+    start("a", extra={"engines": 2})
+    check(engines=2)
 
 
 def test_what_gpuwm_holds_is_asked_of_gpuwmd(

@@ -2,10 +2,11 @@
 
 vLLM finds this package through the entry point `gpuwm` of the group `vllm.general_plugins`, and
 calls `register` in each of its processes. `gpuwm.vllm.model_loader` says what the load format does,
-and which options it has. Some versions of vLLM do not count weights outside of their own memory:
-`gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`) gives them the right memory figures. `switch`
-moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`. `publisher` makes
-such weights of a trainer's tensors.
+and which options it has. vLLM before 0.32 does not count weights outside of its own memory, and no
+release knows of other engines on its GPU: `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`)
+gives them the right memory figures. `gpuwm.vllm.releases` has what differs between releases.
+`switch` moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`. `publisher`
+makes such weights of a trainer's tensors.
 
 Importing this package imports neither vLLM nor torch.
 """

@@ -40,6 +40,7 @@ class DefaultModelLoader(BaseModelLoader):
 
 
 class MemorySnapshot:
+    free_memory: int
     total_memory: int
 
     def __init__(self, *, device: Any = None) -> None: ...

@@ -8,7 +8,8 @@ memory at the same addresses. Until then it can compute nothing, and its API ser
 request: `gpuwm.vllm.gate`.
 
 vLLM allocates its cache as `torch.zeros(size, dtype=torch.int8, device=…)`, once for each
-KVCacheTensor. `Cache.reserved` gives it parts of the reservation instead. Nothing else that vLLM
+KVCacheTensor or, from vLLM 0.29 on, once for all. `Cache.reserved` gives it parts of the
+reservation instead. Nothing else that vLLM
 allocates meanwhile comes from there: all addresses read the same block, so a tensor of indices
 there could lead kernels to wrong addresses.
 """
@@ -27,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from .. import errors
 from .._c.reservation import Reservation
+from . import releases
 from .memory import gib
 
 log: logging.Logger = logging.getLogger("vllm.gpuwm")
@@ -39,7 +41,8 @@ class Cache:
 
     def __init__(self, kv_cache_config: Any, device_id: str, device: torch.device) -> None:
         self._device = device
-        self._sizes = _sizes(kv_cache_config)
+        self._sizes = releases.cache_sizes(kv_cache_config)
+        self._missing = len(self._sizes)
         begin = time.perf_counter()
         self._reservation = Reservation(device_id, sum(map(_aligned, self._sizes)))
         log.info(
@@ -56,9 +59,14 @@ class Cache:
         parts = _Parts(self._reservation, self._sizes, self._device)
         with parts:
             yield
-        if missing := parts.missing():
+        self._missing = parts.missing()
+        self.check_reserved()
+
+    def check_reserved(self) -> None:
+        """Raises Unsupported if a part of the cache was not allocated in the reservation."""
+        if self._missing:
             raise errors.Unsupported(
-                f"this vLLM allocates its KV cache in another way: {missing} of "
+                f"this vLLM allocates its KV cache in another way: {self._missing} of "
                 f"{len(self._sizes)} tensors did not come to the addresses that are reserved",
                 "start the engine without a standby",
             )
@@ -120,13 +128,6 @@ class _Parts(TorchFunctionMode):
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
-
-
-def _sizes(kv_cache_config: Any) -> list[int]:
-    """The sizes of vLLM's allocations: tensors that are packed share one."""
-    tensors = kv_cache_config.kv_cache_tensors
-    packed = [int(tensor.size) for tensor in tensors if tensor.block_stride > 0]
-    return [int(tensor.size) for tensor in tensors if tensor.block_stride <= 0] + packed[:1]
 
 
 def check(vllm_config: Any) -> None:

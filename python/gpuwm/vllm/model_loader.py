@@ -127,9 +127,10 @@ class Loader(BaseModelLoader):
         is there. `load_model` goes on with the outcome. Raises the errors of `load_model`.
 
         A draft model that is not there yet counts as 0: vLLM sees its memory grow. If several
-        engines share the GPU ("engines"), vLLM 0.32 and newer get a number that leaves this engine
-        its part. The part of an engine that builds is too small by the other engines' parts of the
-        weights.
+        engines share the GPU ("engines"), the result leaves this engine its part. The part of an
+        engine that builds is too small by the other engines' parts of the weights. If
+        gpuwm.vllm.Worker counts the versions in this process, it counts all of these itself, and
+        the result is 0.
 
         A call first forgets what an earlier start in this process decided: see `forget`. If this
         call fails after the election, the claim goes to the next engine.
@@ -151,14 +152,15 @@ class Loader(BaseModelLoader):
             _decided[_key(self.settings, False)] = error
             return 0
         _decided[_key(self.settings, False)] = decided
+        if _worker_counts:
+            return 0
         engine, mapping = decided
         versions = 0 if mapping is None else mapping.version.nbytes
         versions += engines.draft_bytes(vllm_config, engine)
         how = memory.sharing(
             self.load_config.model_loader_extra_config, vllm_config.parallel_config.world_size
         )
-        if how.engines == 1 or not hasattr(BaseModelLoader, "get_external_weight_memory"):
-            # gpuwm.vllm.Worker, which calls this in older versions, knows of the others itself
+        if how.engines == 1:
             return versions
         total = torch.accelerator.get_memory_info()[1]
         utilization = vllm_config.cache_config.gpu_memory_utilization
@@ -213,6 +215,7 @@ class _Steps(load_flow.Steps):
 
     def check(self) -> None:
         refusals.check(self.load.vllm_config, self.load.model_config)
+        refusals.check_sharing(self._load_config.model_loader_extra_config, _worker_counts)
 
     def read(self) -> Module:
         return self._load_by(_inner(self._load_config, self.settings))
@@ -263,6 +266,17 @@ class Loaded:
     mapping: Attached
     move: Move | None = None
     moved: list[Callable[[], None]] = dataclasses.field(default_factory=list)
+
+
+# Whether gpuwm.vllm.Worker runs this process.
+_worker_counts = False
+
+
+def leave_counting_to_the_worker() -> None:
+    """From now on gpuwm.vllm.Worker counts the versions on this process's GPU, and shares the GPU
+    with other engines."""
+    global _worker_counts
+    _worker_counts = True
 
 
 # By model, for as long as the model lives.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ..engines import postprocess
 from ..engines.postprocess import Step
+from . import releases
 
 
 class Replay(postprocess.Replay):
     """vLLM's post-processing.
 
-    `weights_already_processed` of vLLM 0.32 and newer is no substitute, for two reasons. Few
+    `supports_pre_processed_weights` of vLLM 0.30 and newer is no substitute, for two reasons. Few
     quantisation methods support it. And it makes kernels only after the weights have been
     installed, while an image is installed into a model that has its kernels, so that every
     difference between both is seen.
@@ -37,15 +38,14 @@ class Replay(postprocess.Replay):
                 yield module, functools.partial(_process, method, module)
 
     def _attention(self) -> Iterator[Step]:
-        is_attention = _attention_check()
+        is_attention = releases.attention_check()
         for module in self._model.modules():
             if is_attention(module):
                 process = module.process_weights_after_loading
                 yield module, functools.partial(process, self._dtype)
 
     def _whole(self) -> Iterator[Step]:
-        """Modules that look at the whole model: HPC kernels in vLLM 0.25, later the model's own
-        hook."""
+        """Modules that look at the whole model, HPC kernels, and then the model's own hook."""
         from vllm.model_executor.model_loader import utils
 
         if (kind := getattr(utils, "HpcModule", None)) is not None:
@@ -53,20 +53,8 @@ class Replay(postprocess.Replay):
                 if isinstance(module, kind):
                     process = module.process_weights_after_loading
                     yield module, functools.partial(process, self._model)
-        elif hasattr(self._model, "process_weights_after_loading"):
+        if releases.processes_model() and hasattr(self._model, "process_weights_after_loading"):
             yield self._model, self._model.process_weights_after_loading
-
-
-def _attention_check() -> Callable[[Any], bool]:
-    from vllm.model_executor.model_loader import utils
-
-    if (check := getattr(utils, "is_deferred_attention_layer", None)) is not None:
-        found: Callable[[Any], bool] = check
-        return found
-    kinds = (utils.Attention, utils.MLAAttention, utils.MMEncoderAttention)
-    return lambda module: (
-        isinstance(module, kinds) and hasattr(module, "process_weights_after_loading")
-    )
 
 
 def _process(method: Any, module: Any) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .. import errors
 from ..engines import refusals as shared
 from ..engines.refusals import REFUSED_METHODS, Refused
+from . import memory, releases
 
-__all__ = ["REFUSED_METHODS", "WEIGHT_TRANSFER", "check"]
+__all__ = ["REFUSED_METHODS", "WEIGHT_TRANSFER", "check", "check_plan", "check_sharing"]
 WEIGHT_TRANSFER = "gpuwm"  # the only backend of weight transfer that does not write into weights
 
 
@@ -16,6 +18,40 @@ def check(vllm_config: Any, model_config: Any) -> None:
     """Raises Unsupported, which names the first option that can't work with shared, read-only
     weights."""
     shared.check(_refused(vllm_config, model_config))
+
+
+def check_sharing(extra_config: Any, worker_counts: bool) -> None:
+    """Raises Unsupported if engines are to share a GPU, and nothing sees to that. extra_config:
+    --model-loader-extra-config. worker_counts: whether gpuwm.vllm.Worker runs this process."""
+    given = extra_config if isinstance(extra_config, Mapping) else {}
+    if worker_counts:
+        return
+    if memory.STANDBY_KEY in given:
+        raise errors.Unsupported(
+            f'"{memory.STANDBY_KEY}" in --model-loader-extra-config needs gpuwm.vllm.Worker',
+            "start the engine with python -m gpuwm.vllm standby",
+        )
+    several = given.get(memory.ENGINES_KEY, 1) != 1
+    if (several or memory.OVERHEAD_KEY in given) and not releases.asks_loader():
+        key = memory.ENGINES_KEY if several else memory.OVERHEAD_KEY
+        raise errors.Unsupported(
+            f'"{key}" in --model-loader-extra-config has no effect with the worker of vLLM '
+            f"{releases.version()}",
+            "add --worker-cls gpuwm.vllm.Worker; vLLM 0.32 and newer need no worker for that",
+        )
+
+
+def check_plan(how: memory.Sharing) -> None:
+    """Raises Unsupported if vLLM is to take the size of its KV cache from an earlier start, while
+    engines share the GPU: that start may have had another part of it."""
+    import vllm.envs as envs
+
+    if getattr(envs, "VLLM_ENABLE_STARTUP_PLAN", False) and (how.engines > 1 or how.standby):
+        raise errors.Unsupported(
+            "VLLM_ENABLE_STARTUP_PLAN keeps the size of a KV cache, and does not know how many "
+            "engines share the GPU",
+            "unset it",
+        )
 
 
 def _refused(vllm_config: Any, model_config: Any) -> Iterator[Refused]:

@@ -267,6 +267,28 @@ def _private_bytes(mapping: Attached) -> int:
     return sum(tensor.nbytes for each, tensor in bound if each.private)
 
 
+# Methods of vLLM's worker that all ranks run for one call, in the releases that have them.
+STEPS = (
+    "init_weight_transfer_engine",
+    "start_weight_update",
+    "start_draft_weight_update",
+    "update_weights",
+    "finish_weight_update",
+)
+
+
+def last_rank_tells(step: Callable[..., None]) -> Callable[..., None]:
+    """A method of a worker that does what `step` does. If it fails in all ranks, only the last rank
+    raises. See the module's docstring."""
+
+    @functools.wraps(step)
+    def told(worker: Any, *arguments: Any, **named: Any) -> None:
+        call = functools.partial(step, worker)
+        told_by_the_last(worker.vllm_config, call, *arguments, **named)
+
+    return told
+
+
 def told_by_the_last(
     vllm_config: Any, call: Callable[..., None], *arguments: Any, **named: Any
 ) -> None:

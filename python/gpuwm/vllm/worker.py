@@ -3,9 +3,10 @@
     vllm serve MODEL --load-format gpuwm --worker-cls gpuwm.vllm.Worker
     … --model-loader-extra-config '{"engines": 4}'      if four engines share the GPU
 
-For vLLM 0.25 to 0.28, which refuse to start when less than `--gpu-memory-utilization` of the GPU is
-free, and which count weights outside of torch's memory as nothing. `gpuwm.vllm.memory` has the
-arithmetic. What this class changes:
+vLLM 0.25 to 0.31 refuse to start when less than `--gpu-memory-utilization` of the GPU is free, and
+count weights outside of torch's memory as nothing. Newer releases ask the loader how large the
+weights are, which is enough for one engine on a GPU that has no other version.
+`gpuwm.vllm.memory` has the arithmetic. What this class changes, in every release:
 
 - vLLM's check at the start is passed over, and made with the size of what gpuwm holds instead.
 - What an engine may fill is computed when the model is loaded, since an engine that builds the
@@ -19,12 +20,13 @@ arithmetic. What this class changes:
   its KV cache, and gets memory for them when it takes over: `gpuwm.vllm.cache`.
 
 Only public methods of vLLM's Worker are overridden, and only public attributes are set. Importing
-this module imports vLLM; it raises gpuwm.Unsupported if that vLLM is not the one that is described.
+this module imports vLLM; it raises gpuwm.Unsupported if that vLLM is not one that is described.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import inspect
 import logging
@@ -34,15 +36,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm import device_allocator
 from vllm.model_executor.model_loader import get_model_loader
-from vllm.model_executor.model_loader.base_loader import BaseModelLoader
-from vllm.v1.worker import gpu_worker
 from vllm.v1.worker import utils as worker_utils
 
 from .. import _connection, errors
 from .._c import devices
 from .._torch import registry
 from . import cache as kv_cache
-from . import memory, model_loader, transfer
+from . import memory, model_loader, refusals, releases, transfer
 from .answers import answering
 from .extension import Extension
 from .lifeline import Lifeline
@@ -59,59 +59,15 @@ log: logging.Logger = logging.getLogger("vllm.gpuwm")
 # A part of the GPU that is free on any GPU: vLLM's own check does not know of versions.
 UNCHECKED_UTILIZATION = 1e-9
 
-# The source of the methods that are overridden here, and of those that they call, must have this
-# call.
-_READS_FREE_MEMORY = "torch.accelerator.get_memory_info("
-_USES = (
-    (gpu_worker.Worker, "init_device", ("request_memory(", "self.init_snapshot")),
-    (gpu_worker.Worker, "load_model", ("self.model_runner.load_model(",)),
-    (
-        gpu_worker.Worker,
-        "determine_available_memory",
-        ("self.init_snapshot", "self.requested_memory", "memory_profiling("),
-    ),
-    (
-        gpu_worker.Worker,
-        "initialize_from_config",
-        ("self.model_runner.initialize_kv_cache(kv_cache_config)",),
-    ),
-    (gpu_worker.Worker, "sleep", (_READS_FREE_MEMORY,)),
-    (MemorySnapshot, "measure", (_READS_FREE_MEMORY,)),
-)
-
-
-# What to do in a vLLM with another worker.
-ASKING = (
-    "start without --worker-cls: this vLLM asks the loader how large weights are. It has no standby"
-)
-NOT_ASKING = (
-    "use vLLM 0.25 to 0.28 with this worker, or vLLM 0.32 or newer without --worker-cls. This vLLM "
-    "does not ask the loader how large weights are. Without --worker-cls it shares them too. But "
-    "it starts only if --gpu-memory-utilization of the GPU (0.92 if you do not give it) is free "
-    "beside the versions that are there, and counts these as nothing. It has no standby"
-)
-
-
 def check_vllm() -> None:
-    """Raises Unsupported if this vLLM's worker is not the one that this module overrides."""
-    problems = []
+    """Raises Unsupported if this vLLM's worker is not one that this module overrides."""
+    asks = releases.asks_loader()
+    problems = releases.text_problems(releases.USES + releases.USES_ASKING * asks)
     parameters = list(inspect.signature(worker_utils.request_memory).parameters)
-    if parameters != ["init_snapshot", "cache_config"]:
-        problems.append(f"request_memory takes {', '.join(parameters)}")
-    for owner, name, needed in _USES:
-        method = vars(owner).get(name)
-        source = "" if method is None else inspect.getsource(method)
-        problems += [
-            f"{owner.__name__}.{name} does not use {text}" for text in needed if text not in source
-        ]
+    if parameters != ["init_snapshot", "cache_config", *["external_weight_memory"] * asks]:
+        problems.insert(0, f"request_memory takes {', '.join(parameters)}")
     if problems:
-        import importlib.metadata
-
-        version = importlib.metadata.version("vllm")
-        raise errors.Unsupported(
-            f"gpuwm.vllm.Worker does not fit the worker of vLLM {version}: {'; '.join(problems)}",
-            ASKING if hasattr(BaseModelLoader, "get_external_weight_memory") else NOT_ASKING,
-        )
+        raise releases.unsupported("gpuwm.vllm.Worker", problems)
 
 
 check_vllm()
@@ -146,22 +102,24 @@ class Worker(Lifeline, Extension, VllmWorker):
     def init_device(self) -> None:
         """With load format gpuwm it also decides whether this engine attaches or builds, and waits
         for an engine that builds. Raises NoRoom if less is free than this engine's part."""
+        self.gpu_sharing = memory.sharing(self._extra_config(), self.parallel_config.world_size)
+        if self.gpu_sharing.standby:
+            kv_cache.check(self.vllm_config)
+        refusals.check_plan(self.gpu_sharing)
+        model_loader.leave_counting_to_the_worker()
         cache = self.cache_config
         asked = cache.gpu_memory_utilization
         cache.gpu_memory_utilization = UNCHECKED_UTILIZATION
         try:
             super().init_device()
-        finally:
             cache.gpu_memory_utilization = asked
-        self.gpu_sharing = memory.sharing(self._extra_config(), self.parallel_config.world_size)
-        try:
-            if self.gpu_sharing.standby:
-                kv_cache.check(self.vllm_config)
             self._ask_and_check()
         except BaseException:
             # This engine may be the one that was to build, and others wait for it.
             model_loader.forget()
             raise
+        finally:
+            cache.gpu_memory_utilization = asked
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """Raises NoRoom if the versions and this engine do not fit."""
@@ -190,6 +148,10 @@ class Worker(Lifeline, Extension, VllmWorker):
             gc.collect()
             torch.accelerator.empty_cache()
             self.init_snapshot = MemorySnapshot(device=self.device)
+            if releases.counts_consumed():
+                # Nothing else counts what this engine has allocated until now.
+                own = torch.accelerator.memory_reserved(self.device)
+                self.init_snapshot.free_memory += own
             found = int(super().determine_available_memory())
         if not self.gpu_sharing.standby:
             memory.check_cache(torch.accelerator.get_memory_info(self.device)[0], found)
@@ -202,8 +164,31 @@ class Worker(Lifeline, Extension, VllmWorker):
             super().initialize_from_config(kv_cache_config)
             return
         self.gpu_cache = kv_cache.Cache(kv_cache_config, self.gpu_device_id(), self.device)
-        with self.gpu_cache.reserved():
+        with self._allocating_in(self.gpu_cache):
             super().initialize_from_config(kv_cache_config)
+
+    @contextlib.contextmanager
+    def _allocating_in(self, cache: kv_cache.Cache) -> Iterator[None]:
+        """Inside, the model runner allocates the KV cache in the reservation."""
+        runner = self.model_runner
+        initialize = runner.initialize_kv_cache
+        if not releases.takes_allocation_context(initialize):
+            with cache.reserved():
+                yield
+            return
+
+        @functools.wraps(initialize)
+        def reserving(*arguments: Any, **named: Any) -> Any:
+            # A standby sleeps in no pool of vLLM's, so that this context replaces none.
+            named[releases.ALLOCATION_CONTEXT] = cache.reserved()
+            return initialize(*arguments, **named)
+
+        runner.initialize_kv_cache = reserving
+        try:
+            yield
+        finally:
+            del runner.initialize_kv_cache
+        cache.check_reserved()
 
     def compile_or_warm_up_model(self) -> Any:
         found = super().compile_or_warm_up_model()
@@ -241,24 +226,6 @@ class Worker(Lifeline, Extension, VllmWorker):
                 self.gpu_sharing.engines,
             )
 
-    # ---- weight transfer by gpuwm: `gpuwm.vllm.transfer` ----
-
-    def init_weight_transfer_engine(self, *arguments: Any, **named: Any) -> None:
-        call = super().init_weight_transfer_engine
-        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
-
-    def start_weight_update(self, *arguments: Any, **named: Any) -> None:
-        call = super().start_weight_update
-        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
-
-    def update_weights(self, *arguments: Any, **named: Any) -> None:
-        call = super().update_weights
-        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
-
-    def finish_weight_update(self, *arguments: Any, **named: Any) -> None:
-        call = super().finish_weight_update
-        transfer.told_by_the_last(self.vllm_config, call, *arguments, **named)
-
     # ---- not of vLLM's Worker ----
 
     @answering
@@ -288,11 +255,11 @@ class Worker(Lifeline, Extension, VllmWorker):
         return str(self._gpuwm_loaded().mapping.version.device)
 
     def _ask_and_check(self) -> None:
-        loader = get_model_loader(self.vllm_config.load_config)
-        # the loaders of vLLM 0.25 do not have it
-        ask = getattr(loader, "get_external_weight_memory", None)
-        if ask is not None:
-            ask(self.vllm_config)
+        if not releases.asks_loader():
+            loader = get_model_loader(self.vllm_config.load_config)
+            ask = getattr(loader, "get_external_weight_memory", None)
+            if ask is not None:  # it is gpuwm's
+                ask(self.vllm_config)
         cache = self.cache_config
         if cache.kv_cache_memory_bytes:
             return  # the user has chosen the size of the KV cache, and vLLM looks at nothing else
@@ -341,3 +308,10 @@ class Worker(Lifeline, Extension, VllmWorker):
             yield
         finally:
             torch.accelerator.get_memory_info = real
+
+
+# A step of weight transfer that fails in all ranks is told by the last one.
+for _step in transfer.STEPS:
+    if hasattr(VllmWorker, _step):
+        setattr(Worker, _step, transfer.last_rank_tells(getattr(VllmWorker, _step)))
+releases.check_overrides(Worker, VllmWorker, own=("version_bytes",))
