@@ -3,6 +3,7 @@ once, and every engine is a fork of that: importing vLLM takes longer than all t
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import types
 from collections.abc import Callable
@@ -15,10 +16,12 @@ from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed import ensure_model_parallel_initialized, init_distributed_environment
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.engine.arg_utils import EngineArgs
-from vllm.model_executor.model_loader import get_model
+from vllm.model_executor.model_loader import get_model, get_model_loader
+from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.models import deepseek_v2, llama, mixtral, qwen2, qwen3_moe
 from vllm.plugins import load_general_plugins
 from vllm.v1.worker import gpu_worker
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 import gpuwm
 from gpuwm._mapping import Mapping
@@ -75,6 +78,23 @@ class Worker(Extension):
 
     def get_model(self) -> torch.nn.Module:
         return self._model
+
+    def write(self, way: str) -> str:
+        """Tries to write into the weights. How that failed, or an empty text."""
+        name, value = next(iter(self._model.named_parameters()))
+        others = [(name, torch.zeros_like(value))]
+        try:
+            with set_current_vllm_config(self.vllm_config):
+                WAYS[way](self, others)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def restore_buffers(self) -> None:
+        """What vLLM does when an engine wakes from sleep of level 2."""
+        kept = {name: each.cpu().clone() for name, each in self._model.named_buffers()}
+        for name, each in self._model.named_buffers():
+            each.data.copy_(kept[name].data)
 
     def be_a_replica(self) -> None:
         self.vllm_config.parallel_config.data_parallel_size = 2
@@ -144,6 +164,56 @@ class Worker(Extension):
         return move
 
 
+def _other_loader(worker: Worker) -> None:
+    config = dataclasses.replace(
+        worker.vllm_config.load_config, load_format="auto", model_loader_extra_config={}
+    )
+    get_model_loader(config).load_weights(worker.get_model(), worker.vllm_config.model_config)
+
+
+def _own_loader(worker: Worker) -> None:
+    loader = get_model_loader(worker.vllm_config.load_config)
+    loader.load_weights(worker.get_model(), worker.vllm_config.model_config)
+
+
+def _load_into(model: Any, weights: list[tuple[str, torch.Tensor]]) -> None:
+    model.load_weights(iter(weights))
+
+
+def _runner(worker: Worker) -> Any:
+    """What a model runner has that reloads weights."""
+    config = worker.vllm_config
+    return types.SimpleNamespace(
+        vllm_config=config,
+        load_config=config.load_config,
+        model_config=config.model_config,
+        get_model=worker.get_model,
+        reset_lora_state=lambda: None,
+        reset_encoder_cache=lambda: None,
+        reset_mm_cache=lambda: None,
+    )
+
+
+# The ways to write into weights that this vLLM has, by their names; others are weights for one of
+# the model's parameters.
+WAYS: dict[str, Callable[[Worker, list[tuple[str, torch.Tensor]]], Any]] = {
+    "worker": lambda worker, _: gpu_worker.Worker.reload_weights(worker),
+    "reload from an iterator": lambda worker, others: GPUModelRunner.reload_weights(
+        _runner(worker), weights_iterator=iter(others), is_checkpoint_format=False
+    ),
+    "reload a checkpoint": lambda worker, others: GPUModelRunner.reload_weights(
+        _runner(worker), weights_iterator=iter(others)
+    ),
+    "layers": lambda worker, _: layerwise.initialize_layerwise_reload(worker.get_model()),
+    "model": lambda worker, others: _load_into(worker.get_model(), others),
+    "its own loader": lambda worker, _: _own_loader(worker),
+    "another loader": lambda worker, _: _other_loader(worker),
+}
+if hasattr(gpu_worker.Worker, "reset_weights"):  # vLLM 0.32
+    gpu_worker_reset: Any = gpu_worker
+    WAYS["reset"] = lambda worker, _: gpu_worker_reset.zero_weights(worker.get_model())
+
+
 def serve(pipe: Connection, log: str, job: Job) -> None:
     """`tests_engines.serving.serve`. The test asks "describe", "shared", or with arguments for
     methods of `Worker`."""
@@ -198,4 +268,5 @@ def _describe(model: torch.nn.Module) -> str:
 _ANSWERS: dict[str, Callable[[torch.nn.Module], Any]] = {
     "describe": _describe,
     "shared": serving.is_shared,
+    "ways": lambda _: list(WAYS),
 }

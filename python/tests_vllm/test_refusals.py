@@ -12,6 +12,11 @@ from tests_engines.starting import Start
 # arguments of the engine, its extra configuration, and what the error names
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "EPLB": ({"changed": {"parallel_config.enable_eplb": True}}, {}, "--enable-eplb"),
+    "weights that sleep": (
+        {"changed": {"model_config.sleep_preserve_parameter_names": ["*"]}},
+        {},
+        "--sleep-preserve-parameter-names *",
+    ),
     "offload": ({"cpu_offload_gb": 1}, {}, "--cpu-offload-gb"),
     "bitsandbytes": ({}, {"inner": "bitsandbytes"}, "bitsandbytes"),
     "a method of quantisation": ({"changed": {"model_config.quantization": "gguf"}}, {}, "gguf"),

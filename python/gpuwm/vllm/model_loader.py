@@ -72,11 +72,13 @@ from . import (
     backends,
     differences,
     engines,
+    guards,
     memory,
     pools,
     postprocess,
     publication,
     refusals,
+    releases,
     settings,
 )
 from .engines import Load
@@ -114,11 +116,7 @@ class Loader(BaseModelLoader):
     def load_weights(self, model: Module, model_config: Any) -> None:
         """Raises Unsupported: vLLM calls this to write other weights into a model that is
         loaded."""
-        raise errors.Unsupported(
-            "load format gpuwm can't load weights into a model that is there: they are shared and "
-            "read-only",
-            "publish the new weights as another version, and switch to it or start an engine on it",
-        )
+        raise guards.refused("load_weights")
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
         """Returns the bytes on this rank's device of the versions that this engine attaches to, or
@@ -214,6 +212,8 @@ class _Steps(load_flow.Steps):
         self._load_config = load_config
 
     def check(self) -> None:
+        guards.check()
+        releases.check_overrides(Loader, BaseModelLoader, own=("get_external_weight_memory",))
         refusals.check(self.load.vllm_config, self.load.model_config)
         refusals.check_sharing(self._load_config.model_loader_extra_config, _worker_counts)
 
@@ -254,6 +254,7 @@ class _Steps(load_flow.Steps):
 
     def keep(self, model: Module, engine: Engine, mapping: Attached) -> None:
         _loaded[model] = Loaded(engine, mapping)
+        guards.watch(model)
 
 
 @dataclasses.dataclass(eq=False)

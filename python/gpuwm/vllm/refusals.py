@@ -66,6 +66,13 @@ def _refused(vllm_config: Any, model_config: Any) -> Iterator[Refused]:
             "--enable-elastic-ep",
             "it writes into the weights as ranks come and go, and the weights are read-only",
         )
+    preserved = getattr(vllm_config.model_config, "sleep_preserve_parameter_names", None)
+    if preserved:
+        yield Refused(
+            f"--sleep-preserve-parameter-names {' '.join(preserved)}",
+            "after sleep mode vLLM would write these weights back, and weights are read-only",
+            "leave it out: weights that gpuwm holds do not sleep",
+        )
     yield from shared.several_machines("--nnodes", getattr(parallel, "nnodes", 1))
     yield from _offloading(vllm_config)
     yield from _other_memory(vllm_config)

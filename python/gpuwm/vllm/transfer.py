@@ -31,7 +31,7 @@ from .._c import lib
 from .._mapping import Mapping as Attached
 from .._torch import registry
 from ..engines.clock import Clock
-from . import model_loader, moves, refusals
+from . import guards, model_loader, moves, refusals, releases
 
 if TYPE_CHECKING:
     from ._bases import WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo
@@ -89,9 +89,11 @@ class Engine(WeightTransferEngine):
     supports_draft_weight_update = False  # vLLM 0.33: a draft stays on its version
 
     def __init__(self, config: Any, vllm_config: Any, device: Any, model: Any) -> None:
-        """Raises Unsupported if the model is in memory of the engine's own, or there are
-        replicas."""
+        """Raises Unsupported if the model is in memory of the engine's own, there are replicas, or
+        this vLLM does not call what this class has."""
         super().__init__(config, vllm_config, device, model)
+        releases.check_overrides(Engine, WeightTransferEngine, own=("trainer_send_weights",))
+        guards.check()
         if vllm_config.parallel_config.data_parallel_size > 1:
             raise errors.Unsupported(
                 'weight transfer by the backend "gpuwm" refuses data parallelism: vLLM tells the '
