@@ -90,6 +90,22 @@ def test_any_engine_finds_the_prefix_that_another_has_computed(start: Start) -> 
     assert first.computed(other) == COUNT - 1 + len(other) - (len(other) - 1) // BLOCK * BLOCK
 
 
+def test_an_engine_that_has_slept_goes_on(start: Start) -> None:
+    """As vLLM 0.33 tells it. The cache has its addresses again, and nothing of its content."""
+    engine = start()
+    connector: Any = engine.rank.connector.kv_connector
+    assert type(connector).supports_sleep_mode(None)
+    assert engine.computed(PROMPT) == ALL
+    for _ in range(2):
+        connector.unregister_kv_caches()
+    for cache in engine.rank.caches.values():
+        cache.zero_()
+    engine.forget()
+    for _ in range(2):
+        connector.restore_kv_caches()
+    assert engine.computed(PROMPT) == REST
+
+
 def test_what_vllm_has_itself_is_not_loaded(start: Start) -> None:
     engine = start()
     engine.computed(PROMPT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import releases
 from . import engine, refusals, regions, settings
 from .layout import layout_of
 from .messages import Rank, Report, Step
@@ -33,6 +34,10 @@ KVConnectorMetadata.register(Step)
 KVConnectorWorkerMetadata.register(Report)
 
 
+# What vLLM 0.33 asks about sleep mode; older releases ask nothing.
+_SLEEP = ("supports_sleep_mode", "unregister_kv_caches", "restore_kv_caches")
+
+
 class GpuwmConnector(KVConnectorBase_V1):
     """vLLM makes one in its scheduler and one in each worker. The package's docstring says what it
     does.
@@ -42,6 +47,7 @@ class GpuwmConnector(KVConnectorBase_V1):
 
     def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
+        releases.check_overrides(GpuwmConnector, KVConnectorBase_V1, own=_SLEEP)
         self._settings = settings.parse(vllm_config.kv_transfer_config)
         refusals.check(vllm_config, kv_cache_config)
         self._block_size = engine.block_size(kv_cache_config)
@@ -76,6 +82,19 @@ class GpuwmConnector(KVConnectorBase_V1):
             self._settings.region_of(index),
             regions.of_worker(self._settings, index, layout.block_bytes, layout.device),
         )
+
+    @classmethod
+    def supports_sleep_mode(cls, kv_transfer_config: Any) -> bool:
+        """True: the cache has the same addresses after it has slept, and a region does not
+        sleep."""
+        return True
+
+    def unregister_kv_caches(self) -> None:
+        """Does nothing: the cache is registered nowhere. Copies are in the stream of the steps, for
+        whose end vLLM has waited."""
+
+    def restore_kv_caches(self) -> None:
+        """Does nothing, as `unregister_kv_caches`. vLLM has forgotten what the cache held."""
 
     def get_handshake_metadata(self) -> Rank | None:
         return None if self._working is None else self._working.rank
