@@ -13,7 +13,7 @@ import pytest
 import gpuwm
 from gpuwm.engines import differences as shared
 from gpuwm.engines import fields, texts
-from gpuwm.vllm import differences, engines, keys, variables
+from gpuwm.vllm import arguments, differences, engines, keys, variables
 
 
 @dataclasses.dataclass
@@ -97,6 +97,7 @@ def vllm(monkeypatch: Any) -> Any:
     loaders.get_model_architecture = lambda config: (config.built, config.architecture)
     package: Any = types.ModuleType("vllm")
     package.envs = envs
+    monkeypatch.setattr(arguments, "others", lambda *_: "")  # it has tests of its own
     for module in (package, envs, platforms, loaders):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     version = importlib.metadata.version

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gpuwm
-from gpuwm.vllm import backends, differences, identity, keys, variables
+from gpuwm.vllm import arguments, backends, differences, identity, keys, variables
 
 from .conftest import NEW
 
@@ -161,3 +161,69 @@ def test_a_variable_of_the_table_is_read_as_vllm_reads_it(
 ) -> None:
     monkeypatch.setenv("VLLM_USE_DEEP_GEMM", "0")
     assert layout(config(checkpoints / "dense"))["environment"] == "VLLM_USE_DEEP_GEMM=false"
+
+
+def served(folder: pathlib.Path, *given: str) -> Any:
+    """The configuration that `vllm serve` makes of these arguments."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    if NEW:
+        from vllm.entrypoints.common import cli_args
+    else:
+        from vllm.entrypoints.openai import cli_args
+    parser = cli_args.make_arg_parser(FlexibleArgumentParser())
+    always = ["--model", str(folder), "--skip-tokenizer-init", "--dtype", "bfloat16"]
+    args = parser.parse_args([*always, "--max-model-len", "64", *given])
+    return AsyncEngineArgs.from_cli_args(args).create_engine_config()
+
+
+def test_engines_that_differ_in_what_is_harmless_share(checkpoints: pathlib.Path) -> None:
+    first = served(checkpoints / "dense")
+    second = served(
+        checkpoints / "dense",
+        *("--port", "8123", "--host", "127.0.0.1", "--api-key", "secret", "--seed", "5"),
+        *("--uvicorn-log-level", "debug", "--disable-log-stats", "--served-model-name", "other"),
+        *("--max-model-len", "32", "--max-num-seqs", "7", "--gpu-memory-utilization", "0.5"),
+        *("--max-num-batched-tokens", "4096", "--no-enable-prefix-caching", "--enforce-eager"),
+        *("--max-logprobs", "3", "--generation-config", "vllm"),
+    )
+    assert layout(first) == layout(second)
+    assert "others" not in layout(first)
+
+
+def test_an_argument_that_is_in_no_table_counts(
+    checkpoints: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuwm.vllm import harmless
+
+    kept = tuple(each for each in harmless.FIELDS if each != "ModelConfig.max_logprobs")
+    monkeypatch.setattr(harmless, "FIELDS", kept)
+    found = layout(served(checkpoints / "dense", "--max-logprobs", "3"))
+    assert found["others"] == '{"ModelConfig.max_logprobs":3}'
+
+
+def test_all_fields_of_this_vllm_are_in_a_table() -> None:
+    import dataclasses
+
+    from vllm import config as configs
+
+    unknown = [
+        f"{kind.__name__}.{field.name}"
+        for kind in (
+            *(configs.VllmConfig, configs.ModelConfig, configs.CacheConfig, configs.LoadConfig),
+            *(configs.ParallelConfig, configs.DeviceConfig, configs.KernelConfig),
+            *(configs.CompilationConfig, configs.LoRAConfig, configs.MultiModalConfig),
+            *(configs.MambaConfig, configs.OffloadConfig, configs.SpeculativeConfig),
+        )
+        for field in dataclasses.fields(kind)
+        if not arguments.is_known(f"{kind.__name__}.{field.name}")
+    ]
+    holders = {"ModelConfig.multimodal_config"} | {
+        f"VllmConfig.{name}_config"
+        for name in (
+            *("model", "cache", "parallel", "load", "device", "kernel", "compilation", "lora"),
+            *("mamba", "offload", "speculative"),
+        )
+    }
+    assert set(unknown) == holders

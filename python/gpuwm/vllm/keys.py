@@ -3,7 +3,8 @@
 A key has three parts, all of them fields of a gpuwm key (name to short text):
 
 - The *layout*, `layout()`: everything that changes the bytes, shapes, strides or existence of what
-  vLLM's post-processing leaves for one checkpoint. It is known before the model is built.
+  vLLM's post-processing leaves for one checkpoint. It is known before the model is built. A setting
+  that gpuwm does not know is a part of it: `gpuwm.vllm.arguments`.
 - The *backends*, `gpuwm.vllm.backends`: the kernels that the layers of a built model chose. The
   layout has every setting that the choice depends on; the backends prove that the layers chose the
   same.
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 from ..engines import fields as shared
 from ..engines import texts
 from ..engines.fields import configuration
-from . import variables
+from . import arguments, variables
 
 __all__ = ["RANK_FIELDS", "Ranks", "configuration", "layout", "ranks"]
 
@@ -100,8 +101,8 @@ def layout(
 
     vllm_config, model_config, prefix: as vLLM's loader gets them. at: the rank. None: this
     process's (`ranks`). Call it once, before the model is built: building it writes into vLLM's
-    quantisation config. It returns at most 26 fields of at most 255 bytes. With three of the
-    identity and three of the backends there are 32. A key of gpuwm may have 64.
+    quantisation config. It returns at most 27 fields of at most 255 bytes. With three of the
+    identity and three of the backends there are 33. A key of gpuwm may have 64.
     """
     at = ranks(vllm_config) if at is None else at
     parallel = vllm_config.parallel_config
@@ -129,6 +130,7 @@ def layout(
         "torch": shared.torch_version(),
         "packages": shared.packages(PACKAGES),
         "environment": _environment(),
+        "others": arguments.others(vllm_config, model_config, _is_draft(vllm_config, model_config)),
     }
     return {name: texts.short(value) for name, value in fields.items() if value}
 
@@ -157,14 +159,20 @@ def _model(model_config: Any) -> str:
 def _role(vllm_config: Any, model_config: Any, prefix: str) -> str:
     """Target or draft. A draft that is a layer of the target's own checkpoint reads other tensors
     of the same files."""
-    speculative = vllm_config.speculative_config
-    draft = model_config.runner_type == "draft" or (
-        speculative is not None
-        and model_config is speculative.draft_model_config
-        and model_config is not speculative.target_model_config
-    )
-    name = "draft" if draft else "target"
+    name = "draft" if _is_draft(vllm_config, model_config) else "target"
     return f"{name} {prefix}" if prefix else name
+
+
+def _is_draft(vllm_config: Any, model_config: Any) -> bool:
+    speculative = vllm_config.speculative_config
+    return bool(
+        model_config.runner_type == "draft"
+        or (
+            speculative is not None
+            and model_config is speculative.draft_model_config
+            and model_config is not speculative.target_model_config
+        )
+    )
 
 
 def quantization(vllm_config: Any, model_config: Any) -> Any:
