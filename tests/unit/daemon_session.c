@@ -229,6 +229,31 @@ Test(session, descriptors_that_can_not_go_cost_their_lease_and_tell_it)
 	cr_assert_eq(leases(), 0);
 }
 
+/* The number that its holder knows is good still. */
+Test(session, an_unpark_whose_descriptors_can_not_go_leaves_the_lease_parked)
+{
+	int sock = greeted(SESSION_WORKER);
+	uint64_t known, unknown;
+
+	ready("m", "v1");
+	send_get(sock, 2, "m", 0);
+	cr_assert_eq(answered(sock), 0);
+	known = answer_u64("lease");
+	SEND(sock, 3, "park", NUMBER("lease", known));
+	cr_assert_eq(answered(sock), 0);
+	SEND(sock, 4, "unpark", NUMBER("lease", known));
+	cr_assert_eq(answered(sock), 0);
+	unknown = answer_u64("lease");
+	cr_assert_neq(unknown, known);
+	holdings_refuse(&server->work, server->net.sessions, unknown, 4);
+	cr_assert_eq(answered(sock), -ETOOMANYREFS);
+	cr_assert_eq(leases(), 1);
+	SEND(sock, 5, "unpark", NUMBER("lease", known));
+	cr_assert_eq(answered(sock), 0);
+	SEND(sock, 6, "unpark", NUMBER("lease", unknown));
+	cr_assert_eq(answered(sock), -ENOENT);
+}
+
 /* ---- events ---- */
 
 static uint64_t subscribe(int sock)
