@@ -75,9 +75,7 @@ def test_a_method_about_weights_that_is_not_known_is_refused(
     from gpuwm.vllm import guards
 
     guards.check()
-    monkeypatch.setattr(
-        gpu_worker.Worker, "begin_weight_update", lambda self: None, raising=False
-    )
+    monkeypatch.setattr(gpu_worker.Worker, "begin_weight_update", lambda self: None, raising=False)
     with pytest.raises(gpuwm.Unsupported, match="its worker has begin_weight_update"):
         guards.check()
 

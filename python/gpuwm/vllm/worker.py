@@ -59,6 +59,7 @@ log: logging.Logger = logging.getLogger("vllm.gpuwm")
 # A part of the GPU that is free on any GPU: vLLM's own check does not know of versions.
 UNCHECKED_UTILIZATION = 1e-9
 
+
 def check_vllm() -> None:
     """Raises Unsupported if this vLLM's worker is not one that this module overrides."""
     asks = releases.asks_loader()
