@@ -85,6 +85,8 @@ Test(kills_storm, nothing_acknowledged_is_lost_and_nothing_is_left, .timeout = 3
 	bool upgraded = false;
 	char peer[256];
 
+	SKIP_UNLESS(!SANITIZED || getenv("GPUWM_KILLS"),
+		    "with sanitizers it runs by hand: GPUWM_KILLS is not set");
 	SKIP_UNLESS(backend() != BACKEND_CUDA, "the CPU looks at the memory of regions");
 	snprintf(peer, sizeof peer, "%s/bin/gpuwm-peer", build_path());
 	SKIP_UNLESS(access(peer, X_OK) == 0, "this build has no gpuwm-peer: no OpenSSL");
