@@ -86,6 +86,19 @@ def test_stages_and_dictionaries_become_small_in_depth() -> None:
     }
 
 
+def test_layers_are_made_narrow_where_no_argument_does_it() -> None:
+    from tests_models import timm_models
+
+    with timm_models._narrow_layers(8):
+        image, groups = nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3, groups=64)
+        norm, last = nn.BatchNorm2d(64), nn.Linear(in_features=64, out_features=10)
+    assert (image.in_channels, image.out_channels) == (3, 8)
+    assert (groups.in_channels, groups.groups) == (8, 8)
+    assert norm.num_features == 8
+    assert (last.in_features, last.out_features) == (8, 10)
+    assert nn.Linear(64, 64).in_features == 64
+
+
 @pytest.mark.parametrize(
     ("module", "shape"),
     [

@@ -21,11 +21,12 @@ from timm.models._builder import build_model_with_cfg
 from torch import nn
 
 from . import shrink
-from .recipes import Inputs, Library
+from .recipes import Inputs, Library, Recipe
 
 CLASSES = 16
 SIDES = (96, 224)  # of images, for models that take any
 AS_IT_IS_AFTER = 4  # rules
+DIVISORS = (8, 4, 2)  # of layers, where no rule makes the model small
 # Parameters of timm's builder that are not the model's.
 BUILDER = frozenset(inspect.signature(build_model_with_cfg).parameters) - {"kwargs"}
 
@@ -47,6 +48,62 @@ class Named:
         return model
 
 
+@dataclasses.dataclass(frozen=True)
+class Narrow:
+    """timm's name, where the widths are written into the code and no argument changes them: every
+    layer is made narrower."""
+
+    name: str
+    by: int
+
+    @property
+    def rule(self) -> str:
+        return f"widths of layers/{self.by}"
+
+    def make(self) -> nn.Module:
+        with _narrow_layers(self.by):
+            model: nn.Module = timm.create_model(self.name)
+        return model
+
+
+# The parameters of constructors that are widths, by their places after `self`.
+WIDTHS: dict[Any, dict[str, int]] = {
+    nn.Conv2d: {"in_channels": 0, "out_channels": 1, "groups": 6},
+    nn.Linear: {"in_features": 0, "out_features": 1},
+    nn.BatchNorm2d: {"num_features": 0},
+    nn.LayerNorm: {"normalized_shape": 0},
+}
+
+
+@contextlib.contextmanager
+def _narrow_layers(by: int) -> Iterator[None]:
+    """Divides each width that is a multiple of the number."""
+    before = {kind: kind.__init__ for kind in WIDTHS}
+    for kind, places in WIDTHS.items():
+        kind.__init__ = functools.partialmethod(_narrower, kind.__init__, places, by)
+    try:
+        yield
+    finally:
+        for kind, constructor in before.items():
+            kind.__init__ = constructor
+
+
+def _narrower(
+    module: nn.Module, make: Any, places: dict[str, int], by: int, *given: Any, **named: Any
+) -> None:
+    values = list(given)
+    for name, place in places.items():
+        if name in named:
+            named[name] = _divided(named[name], by)
+        elif place < len(values):
+            values[place] = _divided(values[place], by)
+    make(module, *values, **named)
+
+
+def _divided(value: Any, by: int) -> Any:
+    return value // by if isinstance(value, int) and value % by == 0 else value
+
+
 def names() -> list[str]:
     return sorted(timm.list_models())
 
@@ -61,8 +118,8 @@ def one_of_each_file() -> list[str]:
     )
 
 
-def recipes(name: str) -> Iterator[Named]:
-    """By every rule that is new to the model's arguments, and as it is."""
+def recipes(name: str) -> Iterator[Recipe]:
+    """By every rule that is new to the model's arguments, as it is, and with narrow layers."""
     seen: set[str] = set()
     for rule in shrink.RULES:
         if rule.vocabulary and not rule.filled:  # these models have no vocabulary
@@ -74,6 +131,7 @@ def recipes(name: str) -> Iterator[Named]:
                 yield Named(name, None)
     if len(seen) < AS_IT_IS_AFTER:
         yield Named(name, None)
+    yield from (Narrow(name, by) for by in DIVISORS)
 
 
 class _Enough(Exception):
