@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -124,6 +125,38 @@ def traced(function: Callable[[Any], Any]) -> Any:
     return torch.fx.Tracer().trace(nn.Sequential(*[nn.ReLU()] * function(1)))
 
 
+def more(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def less(x: torch.Tensor) -> torch.Tensor:
+    return x - 1
+
+
+def scripted(function: Callable[[Any], Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.script(function)
+
+
+def kernel(function: Callable[[Any], Any]) -> Any:
+    """As triton's, which is not installed here."""
+    return type("JITFunction", (), {"__module__": "triton.runtime.jit", "fn": function})()
+
+
+def made(factor: int) -> Callable[[int], int]:
+    if factor > 1:
+
+        def act(x: int) -> int:
+            return x * 2
+    else:
+
+        def act(x: int) -> int:
+            return x
+
+    return act
+
+
 OBJECTS: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     "pattern": (lambda: re.compile("a+"), lambda: re.compile("b+"), 'held.pattern: "a'),
     "flags": (lambda: re.compile("a"), lambda: re.compile("a", re.DOTALL), "held.flags: "),
@@ -150,6 +183,9 @@ OBJECTS: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
         lambda: [lambda x: x in {"a", "c"}][0],
         "held: ",
     ),
+    "function in a function": (lambda: made(1), lambda: made(2), "held: "),
+    "scripted": (lambda: scripted(more), lambda: scripted(less), "held: "),
+    "kernel": (lambda: kernel(more), lambda: kernel(less), 'uncarried.more" in the version'),
     "number of C": (lambda: ctypes.c_int(1), lambda: ctypes.c_int(2), "held: 1 in the version, 2"),
     "graph": (lambda: traced(lambda x: x), lambda: traced(lambda x: x + 1), "held: "),
 }

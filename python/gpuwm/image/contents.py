@@ -26,7 +26,7 @@ def of(value: Any) -> Content | None:
     """What is in an object that is not looked into, and what it says of itself. None: it says
     nothing, or is a means of the process."""
     if isinstance(value, types.FunctionType):
-        return _of_code(value.__code__) if "<lambda>" in value.__qualname__ else None
+        return _of_code(value.__code__) if "<" in value.__qualname__ else None
     for base in type(value).__mro__[:-1]:
         say = _SAY.get(class_name(base))
         if say is not None:
@@ -63,7 +63,7 @@ _PYTHON = "compiled by"
 
 
 def _of_code(code: types.CodeType) -> Content:
-    """Two functions without a name of their own, of one place in a program, may do different
+    """Functions that another function makes, and lambdas, may have one name and do different
     things."""
     constants = [
         sorted(map(repr, each)) if isinstance(each, frozenset) else each
@@ -126,6 +126,8 @@ _SAY: dict[str, Callable[[Any], Content | None]] = {
     "numpy.ufunc": lambda function: {"": function.__name__},
     "torch._ops.OpOverload": lambda function: {"": str(function)},
     "torch._ops.OpOverloadPacket": lambda function: {"": str(function)},
+    "torch.jit.torch.jit.ScriptFunction": lambda function: {"": _digest(function.code)},
+    "triton.runtime.jit.JITFunction": lambda kernel: {"": class_name(kernel.fn)},
     "torch.fx.graph.Graph": lambda graph: {"": _digest(str(graph))},
     "_ctypes._SimpleCData": _of_number,
     "transformers.configuration_utils.PreTrainedConfig": _of_config,
