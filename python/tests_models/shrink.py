@@ -32,6 +32,7 @@ KINDS = (
     ("experts", re.compile(r"(num|n)_.*experts$|moe_num_experts$|num_experts$")),
     ("norm", re.compile(r"norm_num_groups$|resnet_groups$")),
     ("groups", re.compile(r"groups?$")),
+    ("width", re.compile(r"hidden_size")),  # of patches, and of what each layer gets, too
     ("kept", re.compile(r"kernel|patch|stride|window|padding|ratio|num_mel|chunk|_bins$")),
     (
         "layers",

@@ -78,6 +78,11 @@ def test_a_list_of_the_kinds_of_layers_is_as_long_as_there_are_layers() -> None:
     assert shrink.smaller(stages, FEWER) == {"num_layers": 2, "depths": [2, 2]}
 
 
+@pytest.mark.parametrize("name", ["patch_embeds_hidden_size", "hidden_size_per_layer_input"])
+def test_a_hidden_size_is_a_width_whatever_it_is_of(name: str) -> None:
+    assert shrink.smaller({name: 256, "patch_size": 16}, FEWER) == {name: 16, "patch_size": 16}
+
+
 def test_stages_and_dictionaries_become_small_in_depth() -> None:
     given = {"blocks": (Stage(d=9, c=256), Stage(d=1, c=512)), "stem": {"num_blocks": (4, 4)}}
     assert shrink.smaller(given, FEWER) == {
