@@ -212,6 +212,11 @@ static void cut_segment(struct check *check, uint32_t segment, uint32_t *at)
 	add_piece(check, segment, NULL, end, check->part->part->segments[segment].bytes);
 }
 
+static bool is_left_out(const struct check *check, uint32_t segment)
+{
+	return check->part->left_out && check->part->left_out[segment];
+}
+
 static int cut_all(struct check *check, struct error *error)
 {
 	size_t most = 2 * (size_t)check->index.view.header->tensor_count + check->part->part->segment_count + 1;
@@ -222,8 +227,13 @@ static int cut_all(struct check *check, struct error *error)
 	check->sums = calloc(most, sizeof(*check->sums));
 	if (!check->pieces || !check->spans || !check->sums)
 		return error_set(error, -ENOMEM, NULL, "no room to check %zu pieces of memory", most);
-	for (uint32_t i = 0; i < check->part->part->segment_count; i++)
+	for (uint32_t i = 0; i < check->part->part->segment_count; i++) {
+		const size_t before = check->piece_count;
+
 		cut_segment(check, i, &at);
+		if (is_left_out(check, i))
+			check->piece_count = before;
+	}
 	for (size_t i = 0; i < check->piece_count; i++)
 		check->spans[i] = (struct memory_span){address_of(check, &check->pieces[i]),
 						       check->pieces[i].to - check->pieces[i].from};
@@ -262,8 +272,10 @@ static int map_all(struct check *check, struct error *error)
 		return error_set(error, -ENOMEM, NULL, "no room to check %u segments", count);
 	for (uint32_t i = 0; i < count; i++)
 		check->segments[i].fd = -1;
-	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = map_segment(check, i, error);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		if (!is_left_out(check, i))
+			r = map_segment(check, i, error);
+	}
 	return r;
 }
 

@@ -14,13 +14,14 @@ struct check_part {
 	uint64_t bytes_max; /* the bytes that gpuwmd granted */
 	const struct part *part; /* the caller's; with the bytes that the publisher declared */
 	const struct memory_pace *pace; /* NULL: as fast as possible */
+	const bool *left_out; /* for each segment, whether its memory is not read; NULL: all are */
 };
 
 /* A part of a version, as gpuwmd has it. */
 static inline struct check_part check_part_at(const struct job_place *place, const struct part *part)
 {
 	return (struct check_part){
-		place->device, (uint32_t)place->rank, (uint32_t)place->world, UINT64_MAX, part, NULL};
+		place->device, (uint32_t)place->rank, (uint32_t)place->world, UINT64_MAX, part, NULL, NULL};
 }
 
 struct check_result {

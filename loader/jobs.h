@@ -51,7 +51,8 @@ struct peer_again {
 	const void *index;
 	uint64_t index_bytes;
 	const struct memory_device *device; /* open */
-	struct memory_segment *segments; /* of the sizes that the index names, mapped for writing */
+	struct memory_segment *
+		segments; /* of the sizes that the index names, mapped for writing; not mapped: it is not to come */
 };
 
 /* Fills the part's memory from any node that has the version's content: the node that the source names, and all of the settings. If no

@@ -1,4 +1,5 @@
 #include "eviction.h"
+#include "relocation.h"
 
 #include "../../base/bytes.h"
 
@@ -100,9 +101,19 @@ static bool has_left(const struct version *version, const struct eviction_before
 	return false;
 }
 
+/* What the version that needs the room would share with this one makes no room: it would need that much more then. */
+static uint64_t bytes_for(const struct version *version, const struct eviction_wish *wish)
+{
+	const uint64_t bytes = eviction_bytes(version, wish->device);
+	const uint64_t twins =
+		bytes > 0 && wish->except ? version_twin_bytes(wish->except, version, wish->device) : 0;
+
+	return bytes > twins ? bytes - twins : 0;
+}
+
 static int look_at(struct version *version, const struct eviction_wish *wish, struct eviction_plan *plan)
 {
-	struct eviction eviction = {.version = version, .bytes = eviction_bytes(version, wish->device)};
+	struct eviction eviction = {.version = version, .bytes = bytes_for(version, wish)};
 	struct eviction *list;
 	enum eviction_stay stay;
 	uint64_t until;

@@ -105,6 +105,7 @@ static int check_segments(const struct publish_checked *checked, const struct bu
 /* The segments of the part, each with nobody who uses it unless it is resident. */
 struct made {
 	struct segment_hold *holds;
+	struct origin *origins; /* NULL: none is resident */
 	struct segment *segments[PART_SEGMENTS_MAX];
 	uint32_t count;
 };
@@ -114,13 +115,35 @@ static void made_clear(struct made *made)
 	for (uint32_t i = 0; i < made->count; i++)
 		segment_free_unused(made->segments[i]);
 	free(made->holds);
+	free(made->origins);
 }
 
-static int make_segments(const struct publish_checked *checked, struct made *ret, struct error *error)
+/* Returns how many segments are resident; less than 0: out of memory. */
+static int find_origins(const struct version *version, const struct publish_checked *checked, struct made *ret)
+{
+	const uint32_t count = checked->part.segment_count, new = count_new(checked);
+
+	if (new == count)
+		return 0;
+	ret->origins = calloc(count, sizeof(*ret->origins));
+	for (uint32_t i = 0; ret->origins && i < count; i++) {
+		const struct segment_hold *hold = checked->resident[i] ? checked->resident[i]->holds : NULL;
+		const struct replica *part = hold ? segment_hold_part(hold) : NULL;
+
+		ret->origins[i] = part ? replica_origin(hold->version, part, (uint32_t)(hold - part->segments))
+				       : (struct origin){version->id, i};
+	}
+	return ret->origins ? (int)(count - new) : -ENOMEM;
+}
+
+static int make_segments(const struct version *version, const struct publish_checked *checked, struct made *ret,
+			 struct error *error)
 {
 	const struct part *part = &checked->part;
 
-	ret->count = 0;
+	*ret = (struct made){0};
+	if (find_origins(version, checked, ret) < 0)
+		return out_of_memory(error);
 	ret->holds = calloc((size_t)part->segment_count + 1, sizeof(*ret->holds));
 	for (uint32_t i = 0; ret->holds && i < part->segment_count; i++) {
 		ret->segments[i] = checked->resident[i];
@@ -146,6 +169,7 @@ static void replica_take(struct version *version, struct replica *replica, struc
 	part->index.fd = -1;
 	replica->segments = made->holds;
 	replica->segment_count = made->count;
+	replica->origins = made->origins;
 	for (uint32_t i = 0; i < made->count; i++) {
 		struct segment *segment = made->segments[i];
 
@@ -182,7 +206,7 @@ int publish_checked(struct registry *registry, struct publish *publish, struct p
 		return r;
 	if (replica->committed && !digest_equal(&replica->promised, &checked->content))
 		return other_content(version, replica, &checked->content, &replica->promised, error);
-	r = make_segments(checked, &made, error);
+	r = make_segments(version, checked, &made, error);
 	if (r < 0)
 		return r;
 	r = version_charge_part(version, more, checked->part.index.bytes, error);

@@ -49,6 +49,13 @@ struct held_fd {
 	uint64_t name; /* in the fd store; 0: it is not there */
 };
 
+/* Which segment a load found this one to be equal to, byte by byte, when it shared that one. Versions never change, so segments of
+ * one rank with one origin have the same bytes, wherever they lie now. A segment that no load shared is its own origin. */
+struct origin {
+	struct version_id version; /* of the first version that had the bytes; it may be gone by now */
+	uint64_t segment; /* its position there */
+};
+
 /* A part: what one device holds of one rank of a version. */
 struct replica {
 	uint32_t rank;
@@ -63,6 +70,7 @@ struct replica {
 	uint64_t bytes; /* of the segments, also while the version lies on files */
 	uint64_t *sizes; /* malloced: of each segment, while the version lies on files; else NULL */
 	uint32_t size_count;
+	struct origin *origins; /* malloced: of each segment, on every tier; NULL: each is its own */
 	uint64_t tensors;
 	struct digest layout, content;
 	struct digest promised; /* the content that the commit named */
@@ -285,6 +293,11 @@ int registry_tag_allowed(const struct registry *registry, const struct ref *name
  *   -EBUSY   The version is no longer building. */
 int version_add_replica(struct version *version, uint32_t rank, struct device *device,
 			struct budget_charge *charge, uint32_t *ret_position, struct error *error);
+/* Returns the origin of the segment at this position of the version's part. */
+struct origin replica_origin(const struct version *version, const struct replica *replica, uint32_t segment);
+bool origin_equal(const struct origin *a, const struct origin *b);
+/* Returns the part that has the hold, which is one of its version's. */
+const struct replica *segment_hold_part(const struct segment_hold *hold);
 /* Returns the part of this rank on this device, or NULL. */
 const struct replica *version_replica(const struct version *version, uint32_t rank,
 				      const struct device *device);
@@ -324,7 +337,7 @@ void registry_on_forget_failed(struct registry *registry,
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
 /* Adds a part with its descriptors, counts it, and charges its device with the segments that no version holds yet. `bytes` is the
- * sum of its segments. like->segments and like->sizes are malloced and move in; each entry has a segment, and no hold yet. If
+ * sum of its segments. like->segments, like->sizes and like->origins are malloced and move in; each entry has a segment, and no hold yet. If
  * like->lies_on is NULL and the version does not lie on files, the part lies on its device. Fails with -EINVAL, -EEXIST, -EDQUOT and
  * -ENOMEM. */
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);

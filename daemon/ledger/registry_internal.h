@@ -107,6 +107,8 @@ void version_charges_end(struct version_charges *charges);
 bool version_committed(const struct version *version);
 /* Returns whether `ranks` has the bit of each rank of the version. */
 bool version_has_all(const struct version *version, uint64_t ranks);
+/* Counts that one more part holds the segment, which it does by now. */
+void segment_count_hold(struct registry_counts *counts, const struct segment *segment);
 /* Adds a checked replica to the counts. */
 void version_count(struct version *version, const struct replica *replica);
 /* Lets go of the version's segments, and takes what leaves with it out of the counts. */

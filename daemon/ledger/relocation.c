@@ -54,12 +54,19 @@ static int check_arrived(const struct replica *replica, const struct part *part,
 	return 0;
 }
 
-/* Segments that nobody uses yet, without descriptors. */
+static struct segment *twin_of(const struct relocated *new, uint32_t i)
+{
+	return new->twins ? new->twins[i].segment : NULL;
+}
+
+/* Segments that nobody uses yet, without descriptors; and twins. */
 static int make_segments(struct relocated *new, const struct part *part)
 {
 	new->segments = calloc((size_t)part->segment_count + 1, sizeof(*new->segments));
 	for (uint32_t i = 0; new->segments &&i < part->segment_count; i++) {
-		new->segments[i].segment = segment_new(-1, part->segments[i].bytes, 0);
+		new->segments[i].segment = twin_of(new, i);
+		if (!new->segments[i].segment)
+			new->segments[i].segment = segment_new(-1, part->segments[i].bytes, 0);
 		if (!new->segments[i].segment)
 			break;
 		new->count++;
@@ -82,9 +89,11 @@ int relocated_take(const struct replica *replica, struct relocated *new, struct 
 	for (uint32_t i = 0; r == 0 && i < new->count; i++) {
 		struct segment *segment = new->segments[i].segment;
 
+		segment->uses++;
+		if (twin_of(new, i))
+			continue;
 		segment->fd = part->segments[i].fd;
 		part->segments[i].fd = -1;
-		segment->uses = 1;
 		budget_split(&new->charge, segment->bytes, &segment->charge);
 		new->segments[i].last = true;
 	}
@@ -97,8 +106,140 @@ void relocated_clear(struct relocated *part)
 		segment_drop(part->segments[i].segment);
 	free(part->segments);
 	free(part->sizes);
+	free(part->twins);
 	budget_release(&part->charge);
 	*part = (struct relocated){0};
+}
+
+/* ---- twins ---- */
+
+static bool has_origins(const struct version *version)
+{
+	uint32_t i = 0;
+
+	while (i < version->replica_count && !version->replicas[i].origins)
+		i++;
+	return i < version->replica_count;
+}
+
+/* Returns the position of the segment with this origin among those of the part, or that of none. */
+static uint32_t find_origin(const struct version *version, const struct replica *part,
+			    const struct origin *origin)
+{
+	const uint32_t count = replica_count_segments(part);
+	uint32_t k = 0;
+
+	for (; k < count; k++) {
+		const struct origin of = replica_origin(version, part, k);
+
+		if (origin_equal(&of, origin))
+			break;
+	}
+	return k;
+}
+
+/* Versions of which neither shared anything when it was loaded have no origin in common. */
+static bool may_be_akin(const struct version *version, const struct version *other)
+{
+	return other != version && version->by_operator && other->by_operator &&
+	       (has_origins(version) || has_origins(other));
+}
+
+bool version_is_akin(const struct version *version, const struct version *other)
+{
+	for (uint32_t i = 0; may_be_akin(version, other) && i < version->replica_count; i++) {
+		const struct replica *own = &version->replicas[i],
+				     *part = version_replica(other, own->rank, own->device);
+
+		for (uint32_t k = 0; part && k < replica_count_segments(own); k++) {
+			const struct origin origin = replica_origin(version, own, k);
+
+			if (find_origin(other, part, &origin) < replica_count_segments(part))
+				return true;
+		}
+	}
+	return false;
+}
+
+uint64_t version_twin_bytes(const struct version *version, const struct version *other,
+			    const struct device *device)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; may_be_akin(version, other) && i < version->replica_count; i++) {
+		const struct replica *own = &version->replicas[i],
+				     *part = version_replica(other, own->rank, own->device);
+
+		for (uint32_t k = 0; part && part->lies_on == device && k < part->segment_count; k++) {
+			const struct origin origin = replica_origin(other, part, k);
+
+			if (!segment_is_shared(part->segments[k].segment) &&
+			    find_origin(version, own, &origin) < replica_count_segments(own))
+				bytes += part->segments[k].segment->bytes;
+		}
+	}
+	return bytes;
+}
+
+static void find_twins_in(const struct version *version, const struct replica *own, struct version *other,
+			  struct relocated *new)
+{
+	const struct replica *part = version_replica(other, own->rank, own->device);
+
+	for (uint32_t i = 0; part && part->lies_on == new->onto &&i < replica_count_segments(own); i++) {
+		const struct origin origin = replica_origin(version, own, i);
+		const uint32_t k =
+			new->twins[i].segment ? part->segment_count : find_origin(other, part, &origin);
+		struct segment *segment = k < part->segment_count ? part->segments[k].segment : NULL;
+
+		if (!segment || segment->damaged || segment->bytes != size_of(own, i))
+			continue;
+		new->twins[i] = (struct relocated_twin){other, segment};
+		new->twin_count++;
+		new->twin_bytes += segment->bytes;
+	}
+}
+
+int relocated_find_twins(const struct version *version, uint32_t i, struct relocated *new,
+			 bool (*may)(void *data, const struct version *twin), void *data)
+{
+	const struct replica *own = &version->replicas[i];
+	struct version *other = NULL;
+
+	free(new->twins);
+	new->twins = calloc((size_t)replica_count_segments(own) + 1, sizeof(*new->twins));
+	new->twin_count = 0;
+	new->twin_bytes = 0;
+	if (!new->twins)
+		return -ENOMEM;
+	while ((other = registry_next_version(version->model->registry, NULL, other))) {
+		if (may_be_akin(version, other) && other->state == VERSION_READY && !other->freeing &&
+		    other->moving_to == other->tier && !other->tainted && may(data, other))
+			find_twins_in(version, own, other, new);
+	}
+	return 0;
+}
+
+void relocated_hold_twins(struct relocated *new)
+{
+	for (uint32_t i = 0, left = new->twin_count; left > 0; i++) {
+		if (!new->twins[i].version)
+			continue;
+		new->twins[i].version->readers++;
+		left--;
+	}
+	new->holds_twins = true;
+}
+
+void relocated_let_go_of_twins(struct relocated *new)
+{
+	for (uint32_t i = 0, left = new->holds_twins ? new->twin_count : 0; left > 0; i++) {
+		if (!new->twins[i].version)
+			continue;
+		new->twins[i].version->readers--;
+		left--;
+	}
+	new->holds_twins = false;
 }
 
 /* ---- quotas ---- */
@@ -146,9 +287,7 @@ static void relocate(struct version *version, struct replica *replica, struct re
 
 		segment_hold(hold, segment, version);
 		segment->uses--; /* the use that the segment had becomes the part's */
-		counts->segments++;
-		counts->fds++;
-		counts->bytes += segment->bytes;
+		segment_count_hold(counts, segment);
 		/* A segment that other versions hold keeps its charge. Such segments are of operators, whom no quota counts. */
 		if (i < old_count && old[i].last && !segment->charge.quota.quota)
 			budget_move_user(&old[i].segment->charge, &segment->charge);

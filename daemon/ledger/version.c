@@ -31,6 +31,17 @@ void version_move(struct version *version, enum version_state state)
 	version->state = state;
 }
 
+void segment_count_hold(struct registry_counts *counts, const struct segment *segment)
+{
+	if (segment_is_shared(segment)) {
+		counts->shared_bytes += segment->holds->next->next ? 0 : segment->bytes;
+		return;
+	}
+	counts->segments++;
+	counts->fds++;
+	counts->bytes += segment->bytes;
+}
+
 void version_count(struct version *version, const struct replica *replica)
 {
 	struct registry_counts *counts = &version->model->registry->counts;
@@ -40,17 +51,8 @@ void version_count(struct version *version, const struct replica *replica)
 	record->index_bytes += replica->index.bytes;
 	counts->fds++;
 	counts->index_bytes += replica->index.bytes;
-	for (uint32_t i = 0; i < replica->segment_count; i++) {
-		const struct segment *segment = replica->segments[i].segment;
-
-		if (segment_is_shared(segment)) {
-			counts->shared_bytes += segment->holds->next->next ? 0 : segment->bytes;
-			continue;
-		}
-		counts->segments++;
-		counts->fds++;
-		counts->bytes += segment->bytes;
-	}
+	for (uint32_t i = 0; i < replica->segment_count; i++)
+		segment_count_hold(counts, replica->segments[i].segment);
 }
 
 static void let_go(struct version_record *record, struct segment_hold *hold)
@@ -273,6 +275,8 @@ void replica_clear(struct replica *replica)
 	replica->segment_count = 0;
 	free(replica->sizes);
 	replica->sizes = NULL;
+	free(replica->origins);
+	replica->origins = NULL;
 	budget_release(&replica->charge);
 }
 
@@ -321,7 +325,32 @@ int version_adopt_replica(struct version *version, struct replica *like, struct 
 	version_count(version, replica);
 	like->segments = NULL;
 	like->sizes = NULL;
+	like->origins = NULL;
 	return 0;
+}
+
+/* ---- origins ---- */
+
+struct origin replica_origin(const struct version *version, const struct replica *replica, uint32_t segment)
+{
+	return replica->origins ? replica->origins[segment]
+				: (struct origin){.version = version->id, .segment = segment};
+}
+
+bool origin_equal(const struct origin *a, const struct origin *b)
+{
+	return a->segment == b->segment && version_id_equal(&a->version, &b->version);
+}
+
+const struct replica *segment_hold_part(const struct segment_hold *hold)
+{
+	const struct version *version = hold->version;
+	uint32_t i = 0;
+
+	while (hold < version->replicas[i].segments ||
+	       hold >= version->replicas[i].segments + version->replicas[i].segment_count)
+		i++;
+	return &version->replicas[i];
 }
 
 bool version_has_all(const struct version *version, uint64_t ranks)

@@ -18,6 +18,8 @@ static const struct record_field part_rows[] = {
 	FIELD_ID(struct described_part, layout),
 	FIELD_ID(struct described_part, content),
 	FIELD_U64S(struct described_part, segments, PART_SEGMENTS_MAX),
+	FIELD_MAPS_MAYBE(struct described_part, origins, PART_SEGMENTS_MAX, struct kept_origin,
+			 &kept_origin_record),
 };
 const struct record described_part_record = {RECORD(struct described_part, part_rows)};
 
@@ -59,7 +61,9 @@ bool description_is_due(const struct version *version)
 	       !version->cache.cached && !version_is_nameless(version);
 }
 
-static struct described_part part_of(const struct replica *replica, uint64_t sizes[PART_SEGMENTS_MAX])
+static struct described_part part_of(const struct version *version, const struct replica *replica,
+				     uint64_t sizes[PART_SEGMENTS_MAX],
+				     struct kept_origin origins[PART_SEGMENTS_MAX])
 {
 	const uint32_t count = replica->sizes ? replica->size_count : replica->segment_count;
 
@@ -73,6 +77,7 @@ static struct described_part part_of(const struct replica *replica, uint64_t siz
 		.layout = &replica->layout,
 		.content = &replica->content,
 		.segments = {sizes, count},
+		.origins = kept_origins_of(version, replica, origins),
 	};
 }
 
@@ -88,6 +93,7 @@ static bool is_on(const struct version *version, const struct device *device)
 void description_put(struct message_writer *w, const struct version *version,
 		     const struct device_table *devices)
 {
+	struct kept_origin origins[PART_SEGMENTS_MAX];
 	uint64_t sizes[PART_SEGMENTS_MAX];
 
 	message_begin_map(w, NULL);
@@ -105,7 +111,7 @@ void description_put(struct message_writer *w, const struct version *version,
 	message_end(w);
 	message_begin_array(w, "parts");
 	for (uint32_t i = 0; i < version->replica_count; i++) {
-		const struct described_part part = part_of(&version->replicas[i], sizes);
+		const struct described_part part = part_of(version, &version->replicas[i], sizes, origins);
 
 		record_put_map(w, NULL, &described_part_record, &part);
 	}

@@ -79,6 +79,7 @@ struct described_part {
 		const uint64_t *items; /* the bytes of each segment */
 		uint32_t count;
 	} segments;
+	struct kept_origins origins;
 };
 /* The body of a version's file. */
 struct described_version {

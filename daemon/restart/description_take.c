@@ -80,11 +80,16 @@ static int take_part(struct description_reading *reading, const struct described
 		return error_set(error, -EUCLEAN, NULL, "it does not say what device %s is", kept->device);
 	r = take_sizes(kept, &part, error);
 	if (r == 0)
+		r = kept_origins_take(&kept->origins, &version->id, kept->segments.count, &part, error);
+	if (r == -EINVAL)
+		r = error->code = -EUCLEAN;
+	if (r == 0)
 		r = description_file_index(reading, kept->index_bytes, &part.index.fd, error);
 	if (r == 0)
 		r = version_adopt_replica(version, &part, error);
 	if (r < 0) {
 		free(part.sizes);
+		free(part.origins);
 		if (part.index.fd >= 0)
 			close(part.index.fd);
 	}

@@ -30,11 +30,27 @@ static uint32_t list_segments(const struct replica *replica, struct kept_fd segm
 	return replica->sizes ? replica->size_count : replica->segment_count;
 }
 
-static void put_part(struct message_writer *w, const struct replica *replica)
+struct kept_origins kept_origins_of(const struct version *version, const struct replica *replica,
+				    struct kept_origin items[PART_SEGMENTS_MAX])
+{
+	const uint32_t all = replica->sizes ? replica->size_count : replica->segment_count;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; replica->origins && i < all; i++) {
+		const struct origin *origin = &replica->origins[i];
+
+		if (!version_id_equal(&origin->version, &version->id))
+			items[count++] = (struct kept_origin){i, &origin->version, origin->segment};
+	}
+	return (struct kept_origins){count ? items : NULL, count};
+}
+
+static void put_part(struct message_writer *w, const struct version *version, const struct replica *replica)
 {
 	const struct kept_fd index = kept_fd(replica->index.name, replica->index.bytes);
 	const bool on_host = replica->lies_on && replica->lies_on != replica->device;
 	struct kept_fd segments[PART_SEGMENTS_MAX];
+	struct kept_origin origins[PART_SEGMENTS_MAX];
 	uint64_t memfds[PART_SEGMENTS_MAX];
 	const uint32_t count = list_segments(replica, segments, memfds);
 
@@ -48,6 +64,7 @@ static void put_part(struct message_writer *w, const struct replica *replica)
 			       .index = &index,
 			       .segments = {segments, count},
 			       .memfds = {on_host ? memfds : NULL, count},
+			       .origins = kept_origins_of(version, replica, origins),
 		       });
 }
 
@@ -85,7 +102,7 @@ static void put_fixed(struct message_writer *w, struct version *version)
 	kept_fixed_put(w, version);
 	message_begin_array(w, "parts");
 	for (uint32_t i = 0; i < version->replica_count; i++)
-		put_part(w, &version->replicas[i]);
+		put_part(w, version, &version->replicas[i]);
 	message_end(w);
 	message_end(w);
 	version->told = w->error ? NULL : malloc(w->buffer.size - begin);

@@ -86,6 +86,13 @@ static const struct record_field fd_rows[] = {
 };
 static const struct record fd_record = {RECORD(struct kept_fd, fd_rows)};
 
+static const struct record_field origin_rows[] = {
+	FIELD_U64_TO(struct kept_origin, is, PART_SEGMENTS_MAX - 1),
+	FIELD_ID(struct kept_origin, version),
+	FIELD_U64_TO(struct kept_origin, segment, PART_SEGMENTS_MAX - 1),
+};
+const struct record kept_origin_record = {RECORD(struct kept_origin, origin_rows)};
+
 static const struct record_field part_rows[] = {
 	FIELD_U64_TO(struct kept_part, rank, UINT32_MAX),
 	FIELD_TEXT(struct kept_part, device, DEVICE_BYTES_MAX),
@@ -95,6 +102,7 @@ static const struct record_field part_rows[] = {
 	FIELD_MAP(struct kept_part, index, struct kept_fd, &fd_record),
 	FIELD_MAPS(struct kept_part, segments, PART_SEGMENTS_MAX, struct kept_fd, &fd_record),
 	FIELD_U64S_MAYBE(struct kept_part, memfds, PART_SEGMENTS_MAX),
+	FIELD_MAPS_MAYBE(struct kept_part, origins, PART_SEGMENTS_MAX, struct kept_origin, &kept_origin_record),
 };
 const struct record kept_part_record = {RECORD(struct kept_part, part_rows)};
 

@@ -62,6 +62,16 @@ struct kept_fixed {
 struct kept_fd {
 	uint64_t name, bytes;
 };
+/* What a load found a segment to be equal to (ledger/registry.h): the segment `is` of the part has the origin `version`, `segment`. */
+struct kept_origin {
+	uint64_t is;
+	const struct version_id *version;
+	uint64_t segment;
+};
+struct kept_origins {
+	const struct kept_origin *items;
+	uint32_t count;
+};
 /* A segment that does not lie on `device` has the name 0. A gpuwmd that knows no tiers refuses such a state, and lets nothing go. */
 struct kept_part {
 	uint64_t rank;
@@ -77,6 +87,7 @@ struct kept_part {
 		const uint64_t *items;
 		uint32_t count;
 	} memfds; /* the names of the segments, if the version lies on host memory and the part does not belong there; items NULL */
+	struct kept_origins origins; /* of segments that are not their own origin; items NULL: of none */
 };
 /* The map also has the array `users`. memory and control: their names in the fd store. */
 struct kept_region {
@@ -98,6 +109,13 @@ struct kept_region_user {
 	bool by_operator, write, owns;
 	uint64_t since_ms;
 };
+/* Lists the part's origins in `items`. */
+struct kept_origins kept_origins_of(const struct version *version, const struct replica *replica,
+				    struct kept_origin items[PART_SEGMENTS_MAX]);
+/* Sets part->origins, malloced, of a part of a version with this id that has `count` segments. Fails with -EINVAL (there is no such
+ * segment, or it is there twice) and -ENOMEM. */
+int kept_origins_take(const struct kept_origins *kept, const struct version_id *version, uint32_t count,
+		      struct replica *part, struct error *error);
 /* The keys of a version that a state and a description both have. Writes them into the open map. */
 void kept_fixed_put(struct message_writer *w, const struct version *version);
 /* Sets what they say in `like`, whose state is set, for registry_adopt. like->joiners is `joiners`, or NULL. */
@@ -107,6 +125,7 @@ struct kept_device kept_device_of(const struct device *device);
 int kept_device_add(struct device_table *table, const struct kept_device *kept, struct error *error);
 
 extern const struct record kept_region_record, kept_region_user_record;
+extern const struct record kept_origin_record;
 extern const struct record kept_state_record, kept_device_record, kept_alias_record, kept_owner_record,
 	kept_claim_record, kept_version_record, kept_fixed_record, kept_part_record;
 

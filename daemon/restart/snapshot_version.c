@@ -55,7 +55,31 @@ static int place_part(const struct taking *t, const struct kept_part *kept, cons
 	return 0;
 }
 
-/* part->segments and part->sizes are malloced, after errors too. */
+int kept_origins_take(const struct kept_origins *kept, const struct version_id *version, uint32_t count,
+		      struct replica *part, struct error *error)
+{
+	bool seen[PART_SEGMENTS_MAX] = {false};
+
+	if (kept->count == 0)
+		return 0;
+	part->origins = calloc((size_t)count + 1, sizeof(*part->origins));
+	if (!part->origins)
+		return taking_no_memory(error);
+	for (uint32_t i = 0; i < count; i++)
+		part->origins[i] = (struct origin){*version, i};
+	for (uint32_t i = 0; i < kept->count; i++) {
+		const struct kept_origin *origin = &kept->items[i];
+
+		if (origin->is >= count || seen[origin->is])
+			return error_set(error, -EINVAL, NULL, "origins[%u] is of segment %llu of %u, or again",
+					 i, (unsigned long long)origin->is, count);
+		seen[origin->is] = true;
+		part->origins[origin->is] = (struct origin){*origin->version, origin->segment};
+	}
+	return 0;
+}
+
+/* part->segments, part->sizes and part->origins are malloced, after errors too. */
 static int read_part(struct taking *t, const msgpack_object *o, const struct version *of, struct replica *part,
 		     struct error *error)
 {
@@ -76,6 +100,8 @@ static int read_part(struct taking *t, const msgpack_object *o, const struct ver
 	if (!part->segments)
 		return taking_no_memory(error);
 	r = place_part(t, &kept, of, part, error);
+	if (r == 0)
+		r = kept_origins_take(&kept.origins, &of->id, kept.segments.count, part, error);
 	if (r == 0)
 		r = taking_index(t, part->index.name, error);
 	return r < 0 ? r : read_segments(t, &kept, of, part, error);
@@ -345,6 +371,7 @@ int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 	for (uint32_t i = 0; i < v.part_count; i++) {
 		free(v.parts[i].segments);
 		free(v.parts[i].sizes);
+		free(v.parts[i].origins);
 	}
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }

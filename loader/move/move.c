@@ -47,6 +47,33 @@ static bool has_memory(const struct move *move)
 	return tier_has_memory(move->from) && tier_has_memory(move->to);
 }
 
+/* Twins lie among the part's segments, or are all that came. */
+static int take_twins(struct move *move)
+{
+	const struct job_move_params *params = move->params;
+	const struct part *part = &move->of.part;
+	const bool among = has_memory(move);
+
+	for (uint32_t i = 0; i < PART_SEGMENTS_MAX; i++)
+		move->twins[i] = -1;
+	if (!among && part->segment_count != params->shared.count && !move->verifies)
+		return error_set(move->error, -EIO, NULL, "%u segments came with the job, which shares %u",
+				 part->segment_count, params->shared.count);
+	for (uint32_t i = 0; i < params->shared.count; i++) {
+		const uint64_t position = params->shared.items[i];
+		const struct part_fd *twin = &part->segments[among ? position : i];
+
+		if (position >= segment_count(move) || move->twins[position] >= 0 ||
+		    twin->bytes != move->index.view.segments[position].bytes)
+			return error_set(move->error, -EIO, NULL,
+					 "the job shares segment %" PRIu64 " of %u, twice or with another size",
+					 position, segment_count(move));
+		move->twins[position] = twin->fd;
+		move->twin_count++;
+	}
+	return 0;
+}
+
 static int open_index(struct move *move)
 {
 	const struct job_move_params *params = move->params;
@@ -61,15 +88,21 @@ static int open_index(struct move *move)
 		return error_set(move->error, -EIO, NULL,
 				 "the index is of rank %u of %u, the job of rank %" PRIu64 " of %" PRIu64,
 				 header->rank, header->world, params->place.rank, params->place.world);
-	for (uint32_t i = 0; i < header->segment_count; i++)
-		move->bytes += move->index.view.segments[i].bytes;
-	return has_memory(move) ? compare_segments(move) : 0;
+	r = has_memory(move) ? compare_segments(move) : 0;
+	if (r == 0)
+		r = take_twins(move);
+	for (uint32_t i = 0; r == 0 && i < header->segment_count; i++) {
+		move->all_bytes += move->index.view.segments[i].bytes;
+		move->bytes += move_makes(move, i) ? move->index.view.segments[i].bytes : 0;
+	}
+	return r;
 }
 
 /* ---- checking ------------------------------------------------------------ */
 
-/* Reads all bytes of a part, and compares them with the index. */
-static int move_check(struct move *move, const char *device, const struct part *part, int *ret_damaged)
+/* Reads the bytes of a part, and compares them with the index. left_out: as in check_part. */
+static int move_check(struct move *move, const char *device, const struct part *part, const bool *left_out,
+		      int *ret_damaged)
 {
 	struct check_part of = check_part_at(&move->params->place, part);
 	struct check_result result;
@@ -77,6 +110,7 @@ static int move_check(struct move *move, const char *device, const struct part *
 	int r;
 
 	of.device = device;
+	of.left_out = left_out;
 	r = not_damage(check_open(&of, &opened, move->error), move->error);
 	if (r == 0)
 		r = check_bytes(opened, work_advance, move->work, &result, move->error);
@@ -87,14 +121,18 @@ static int move_check(struct move *move, const char *device, const struct part *
 	return r;
 }
 
-/* The new memory differs. If the old one does too, the version is damaged; if not, the copy went wrong. */
+/* The new memory differs. If the old one does too, the version is damaged; if not, the copy went wrong. Of segments with twins the job
+ * does not have the old memory. */
 static int blame(struct move *move, const char *from)
 {
 	struct error arrived = *move->error;
+	bool twins[PART_SEGMENTS_MAX];
 	int r = work_phase(move->work, "checking", move->bytes);
 
+	for (uint32_t i = 0; i < segment_count(move); i++)
+		twins[i] = !move_makes(move, i);
 	if (r == 0)
-		r = move_check(move, from, &move->of.part, &move->work->damaged);
+		r = move_check(move, from, &move->of.part, twins, &move->work->damaged);
 	if (r != 0)
 		return r;
 	return error_set(move->error, -EIO,
@@ -105,18 +143,26 @@ static int blame(struct move *move, const char *from)
 
 static int check_new(struct move *move)
 {
+	struct error arrived;
 	struct part list;
 	int damaged, r;
 
 	/* What came from files into host memory was digested by this CPU when it was written. */
-	if (!tier_has_memory(move->from) && move->device.ops->cpu_addresses)
+	if (!tier_has_memory(move->from) && move->device.ops->cpu_addresses && move->twin_count == 0)
 		return 0;
 	move_memory_list(move, &list);
-	r = work_phase(move->work, "checking", move->bytes);
+	r = work_phase(move->work, "checking", move->all_bytes);
 	if (r == 0)
-		r = move_check(move, move->device.id, &list, &damaged);
+		r = move_check(move, move->device.id, &list, NULL, &damaged);
 	if (r != -EBADMSG)
 		return r;
+	if (damaged >= 0 && !move_makes(move, (uint32_t)damaged)) {
+		arrived = *move->error;
+		move->work->damaged = damaged; /* gpuwmd knows whose it is */
+		return error_set(move->error, -EIO, "try again: it then gets memory of its own",
+				 "segment %d, which it was to share on %s, is damaged: %s", damaged,
+				 move->device.id, arrived.message);
+	}
 	if (has_memory(move))
 		return blame(move, tier_device(move->from, move->params->place.device));
 	return not_damage(r, move->error);
@@ -137,6 +183,25 @@ static int (*const ways[TIERS][TIERS])(struct move *move) = {
 	[ON_FILES] = {[ON_DEVICE] = move_from_source, [ON_HOST] = move_from_source},
 };
 static_assert(TIERS == 3, "the table has a way between any two tiers");
+
+/* Another version has all of it there. */
+static int move_nothing(struct move *move)
+{
+	int r = move_memory_make(move, tier_device(move->to, move->params->place.device));
+
+	return r < 0 ? r : move_await_gpu(move);
+}
+
+static void note_twins(const struct move *move)
+{
+	char shared[BYTES_TEXT], all[BYTES_TEXT];
+
+	if (move->twin_count > 0)
+		work_note(move->work, "shares %u of its %u segments there, as it did before: %s of %s",
+			  move->twin_count, segment_count(move),
+			  bytes_format(move->all_bytes - move->bytes, shared),
+			  bytes_format(move->all_bytes, all));
+}
 
 static void move_note_copied(const struct move *move)
 {
@@ -165,6 +230,10 @@ static int move_part(struct move *move)
 				 "%s@%s lies in host memory: that is its device", params->model, params->tag);
 	r = open_index(move);
 	if (r == 0)
+		note_twins(move);
+	if (r == 0 && tier_has_memory(move->to) && move_count_made(move) == 0)
+		r = move_nothing(move);
+	else if (r == 0)
 		r = ways[move->from][move->to](move);
 	move->lanes = lanes_close(move->lanes);
 	if (r < 0)

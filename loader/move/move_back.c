@@ -34,6 +34,8 @@ static int back_reserve(struct team *team, uint64_t item, unsigned member, void 
 	char needed[BYTES_TEXT];
 
 	(void)member;
+	if (!move_makes(back->move, (uint32_t)item))
+		return 0;
 	for (uint64_t at = 0, bytes; at < segment->bytes; at += bytes) {
 		bytes = segment->bytes - at < RESERVE_BYTES ? segment->bytes - at : RESERVE_BYTES;
 		while (fallocate(segment->fd, 0, (off_t)at, (off_t)bytes) < 0)
@@ -77,7 +79,7 @@ static int back_carry(struct team *team, uint64_t item, unsigned member, void *d
 	size_t bytes;
 	int r;
 
-	if (offset >= back->segments[segment].bytes)
+	if (!move_makes(back->move, segment) || offset >= back->segments[segment].bytes)
 		return 0;
 	left = back->segments[segment].bytes - offset;
 	bytes = left < back->chunk ? (size_t)left : back->chunk;
@@ -121,8 +123,10 @@ static int map_all(struct back *back)
 		r = error_set(move->error, -ENOMEM, NULL, "no room to move %u segments", count);
 	for (uint32_t i = 0; back->segments && i < count; i++)
 		back->segments[i].fd = -1;
-	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = map_one(back, i);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		if (move_makes(move, i))
+			r = map_one(back, i);
+	}
 	return r;
 }
 

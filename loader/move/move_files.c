@@ -33,13 +33,14 @@ static int make_target(struct files_copy *c)
 	if (r == 0)
 		r = move_memory_zero(move);
 	for (size_t i = 0; r == 0 && i < plain->count; i++)
-		c->addresses[i] = files_place(move, plain->index[i]);
+		c->addresses[i] =
+			files_shared(c->files, plain->index[i]) ? NULL : files_place(move, plain->index[i]);
 	c->target = (struct copy_target){
 		.rank = c->target.rank,
 		.device = &move->device,
 		.addresses = c->addresses,
-		.segments = move->segments,
-		.segment_count = segment_count(move),
+		.segments = move->made,
+		.segment_count = move_count_made(move),
 	};
 	return r < 0 ? r : work_phase(move->work, "copying", plain->bytes + c->files->strided.bytes);
 }
@@ -96,8 +97,10 @@ static int read_plain(struct files_copy *c, bool writes, struct digest *digests)
 	if (r == 0)
 		r = copy_run(&copy, digests, &move->copied, move->error);
 	digests += files_first(files);
-	for (size_t i = 0; r == 0 && i < plain->count; i++)
-		r = files_compare(files, &plain->tensors[i], plain->index[i], &digests[i], move->error);
+	for (size_t i = 0; r == 0 && i < plain->count; i++) {
+		if (!files_shared(files, plain->index[i]))
+			r = files_compare(files, &plain->tensors[i], plain->index[i], &digests[i], move->error);
+	}
 	return r;
 }
 

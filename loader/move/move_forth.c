@@ -1,5 +1,5 @@
-/* From host memory to a GPU. A memfd is a file that is cached, so the pipeline of loads carries it: each segment is a file with one
- * tensor. What lies between the version's tensors goes along. */
+/* From host memory to a GPU. A memfd is a file that is cached, so the pipeline of loads carries it: each segment that is made is a file
+ * with one tensor. What lies between the version's tensors goes along. */
 #include "move_internal.h"
 
 #include "../devices/lanes.h"
@@ -14,7 +14,8 @@
 struct forth {
 	struct move *move;
 	struct source source;
-	void **addresses; /* of the new segments */
+	uint32_t positions[PART_SEGMENTS_MAX]; /* of the source's files among the segments */
+	void **addresses; /* of the new segments, in that order */
 	struct copy_target target;
 };
 
@@ -40,12 +41,15 @@ static int check_memory(struct move *move, uint32_t position)
 static int add_segment(struct forth *forth, uint32_t position)
 {
 	const struct move *move = forth->move;
+	const uint32_t number = (uint32_t)forth->source.file_count;
 	const struct part_fd *of = &move->of.part.segments[position];
-	struct source_file *file = &forth->source.files[position];
+	struct source_file *file = &forth->source.files[number];
 	int r = check_memory(forth->move, position);
 
 	if (r < 0)
 		return r;
+	forth->positions[number] = position;
+	forth->source.file_count = forth->source.tensor_count = number + 1;
 	if (asprintf(&file->path, "segment %u of %s@%s in host memory", position, move->params->model,
 		     move->params->tag) < 0) {
 		file->path = NULL;
@@ -54,8 +58,7 @@ static int add_segment(struct forth *forth, uint32_t position)
 	file->fd = of->fd;
 	if (fstat(of->fd, &file->stat) < 0)
 		return error_set(move->error, -EIO, NULL, "%s: %s", file->path, strerror(errno));
-	forth->source.tensors[position] =
-		(struct source_tensor){.name = "", .file = position, .bytes = of->bytes};
+	forth->source.tensors[number] = (struct source_tensor){.name = "", .file = number, .bytes = of->bytes};
 	return 0;
 }
 
@@ -71,10 +74,11 @@ static int make_source(struct forth *forth)
 	forth->addresses = calloc((size_t)count + 1, sizeof(*forth->addresses));
 	if (!source->files || !source->tensors || !forth->addresses)
 		return error_set(move->error, -ENOMEM, NULL, "no room to move %u segments", count);
-	source->file_count = source->tensor_count = count;
 	source->bytes = move->bytes;
-	for (uint32_t i = 0; r == 0 && i < count; i++)
-		r = add_segment(forth, i);
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		if (move_makes(move, i))
+			r = add_segment(forth, i);
+	}
 	return r;
 }
 
@@ -85,15 +89,15 @@ static int open_lanes(struct lanes **ret, void *data, struct error *error)
 	struct move *move = forth->move;
 	int r = move_memory_make(move, move->params->place.device);
 
-	for (uint32_t i = 0; r == 0 && i < segment_count(move); i++)
-		forth->addresses[i] = move->segments[i].address;
+	for (uint32_t i = 0; r == 0 && i < move_count_made(move); i++)
+		forth->addresses[i] = move->segments[forth->positions[i]].address;
 	if (r == 0)
 		r = move_await_gpu(move);
 	forth->target = (struct copy_target){
 		.device = &move->device,
 		.addresses = forth->addresses,
-		.segments = move->segments,
-		.segment_count = segment_count(move),
+		.segments = move->made,
+		.segment_count = move_count_made(move),
 	};
 	if (r == 0)
 		r = lanes_open(&forth->target, 1, prepare_ring(move->prepare)->count, &move->lanes, error);

@@ -28,9 +28,16 @@ struct move {
 	struct work *work;
 	struct prepare *prepare; /* NULL: there are no GPUs */
 	struct index_map index;
-	uint64_t bytes; /* of all segments */
+	int twins
+		[PART_SEGMENTS_MAX]; /* of segments that the part shares on its new tier: the job's descriptors; else -1 */
+	uint32_t twin_count;
+	uint64_t bytes; /* of the segments that are made: all but those */
+	uint64_t all_bytes;
 	struct memory_device device; /* where the new memory lies */
-	struct memory_segment *segments; /* the new memory, as many as the index has; NULL: none yet */
+	struct memory_segment
+		*segments; /* the new memory, as many as the index has, but nothing for twins; NULL: none yet */
+	struct memory_segment
+		*made; /* the same without gaps, for targets of copies; as many as move_count_made says */
 	struct lanes *lanes; /* NULL: not open, or not needed */
 	struct copy_report copied;
 	struct error *error;
@@ -41,15 +48,25 @@ static inline uint32_t segment_count(const struct move *move)
 	return move->index.view.header->segment_count;
 }
 
+static inline bool move_makes(const struct move *move, uint32_t segment)
+{
+	return move->twins[segment] < 0;
+}
+
+static inline uint32_t move_count_made(const struct move *move)
+{
+	return segment_count(move) - move->twin_count;
+}
+
 /* ---- new memory (move_memory.c) ---- */
 
-/* Makes and maps new memory for every segment of the index, on the device named `id`. Returns 0. Fails with -ENOSPC if there is no room. */
+/* Makes and maps new memory for every segment of the index that has no twin, on the device named `id`. Returns 0. Fails with -ENOSPC if there is no room. */
 int move_memory_make(struct move *move, const char *id);
 /* Zeroes new memory, on devices where new memory is not zero: for callers that write only tensors. Returns 0. */
 int move_memory_zero(struct move *move);
 /* Unmaps the memory, and makes the descriptors that gpuwmd gets. On host, seals the memory. */
 int move_memory_close(struct move *move);
-/* Sets *ret to a list of the new segments and the job's index. The move keeps the descriptors. */
+/* Sets *ret to a list of the new segments, twins among them, and the job's index. The move keeps the descriptors. */
 void move_memory_list(const struct move *move, struct part *ret);
 void move_memory_free(struct move *move);
 
@@ -96,6 +113,8 @@ struct move_files {
 int files_open(struct move_files *files);
 void files_close(struct move_files *files);
 
+/* Returns whether the tensor at this position of the index lies in a segment that the part shares: it is not read. */
+bool files_shared(const struct move_files *files, uint32_t position);
 /* files_first returns the position of the rank's first tensor among the digests of a copy. files_digests returns how many digests the
  * copy has. */
 size_t files_first(const struct move_files *files);

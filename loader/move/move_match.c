@@ -75,11 +75,17 @@ static int compare_form(const struct move_files *files, const struct source_tens
 		dtype_name(of->dtype), of->ndim, (unsigned long long)of->bytes);
 }
 
-static void list_add(struct files_list *list, const struct source_tensor *tensor, uint32_t position)
+bool files_shared(const struct move_files *files, uint32_t position)
+{
+	return !move_makes(files->move, files->move->index.view.tensors[position].segment);
+}
+
+static void list_add(struct files_list *list, const struct source_tensor *tensor, uint32_t position,
+		     bool is_read)
 {
 	list->tensors[list->count] = *tensor;
 	list->index[list->count++] = position;
-	list->bytes += tensor->bytes;
+	list->bytes += is_read ? tensor->bytes : 0;
 }
 
 /* What the index does not have is left alone. */
@@ -88,6 +94,7 @@ static int add_tensor(struct move_files *files, const struct source_tensor *tens
 	const struct index_view *view = &files->move->index.view;
 	int64_t position = index_find(view, tensor->name);
 	const struct index_tensor *of;
+	bool is_read;
 	int r;
 
 	if (position < 0)
@@ -97,10 +104,13 @@ static int add_tensor(struct move_files *files, const struct source_tensor *tens
 		return r;
 	of = &view->tensors[position];
 	found[position] = true;
+	is_read = !files_shared(files, (uint32_t)position);
+	if (!is_read && !files->move->params->choice.cut) /* a cut lists all */
+		return 0;
 	if (strided_is_plain(of->dtype, of->ndim, index_shape(view, of), index_strides(view, of)))
-		list_add(&files->plain, tensor, (uint32_t)position);
+		list_add(&files->plain, tensor, (uint32_t)position, is_read);
 	else
-		list_add(&files->strided, tensor, (uint32_t)position);
+		list_add(&files->strided, tensor, (uint32_t)position, is_read);
 	return 0;
 }
 
@@ -175,6 +185,19 @@ static int list_shares(const struct move_files *files, struct source_tensor **re
 	return 0;
 }
 
+/* The copy passes over what has no bytes. */
+static void leave_out_shared(struct move_files *files)
+{
+	const size_t first = files_first(files);
+
+	for (size_t i = 0; i < files->plain.count; i++) {
+		struct cut_tensor *tensor = &files->cut.tensors[files->cut.shares[first + i].tensor];
+
+		if (files_shared(files, files->plain.index[i]))
+			tensor->row = tensor->run = 0;
+	}
+}
+
 static int find_shares(struct move_files *files)
 {
 	const struct job_move_params *params = files->move->params;
@@ -201,6 +224,7 @@ static int find_shares(struct move_files *files)
 				 "%s gives rank %" PRIu64 " %zu tensors by the plan, of which %s@%s has %zu",
 				 params->source, params->place.rank, count, params->model, params->tag,
 				 files->plain.count);
+	leave_out_shared(files);
 	return 0;
 }
 

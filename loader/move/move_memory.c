@@ -38,18 +38,23 @@ int move_memory_make(struct move *move, const char *id)
 	if (r < 0)
 		return r;
 	move->segments = calloc((size_t)count + 1, sizeof(*move->segments));
-	if (!move->segments)
-		return error_set(move->error, -ENOMEM, NULL, "no room to move %u segments", count);
-	for (uint32_t i = 0; i < count; i++)
+	move->made = calloc((size_t)count + 1, sizeof(*move->made));
+	for (uint32_t i = 0; move->segments && i < count; i++)
 		move->segments[i].fd = -1;
-	for (uint32_t i = 0; r == 0 && i < count; i++) {
+	if (!move->segments || !move->made)
+		return error_set(move->error, -ENOMEM, NULL, "no room to move %u segments", count);
+	for (uint32_t i = 0, made = 0; r == 0 && i < count; i++) {
 		struct memory_segment *segment = &move->segments[i];
 
+		if (!move_makes(move, i))
+			continue;
 		r = device->ops->create(device, move->index.view.segments[i].bytes, segment, move->error);
 		if (r == 0)
 			r = device->ops->map(device, segment, MEMORY_WRITE, move->error);
-		if (r == 0)
+		if (r == 0) {
+			move->made[made++] = *segment;
 			r = work_advance(0, move->work);
+		}
 	}
 	return r;
 }
@@ -65,8 +70,8 @@ int move_memory_zero(struct move *move)
 	r = device->ops->enter(device, move->error);
 	if (r < 0)
 		return r;
-	for (uint32_t i = 0; r == 0 && i < segment_count(move); i++)
-		r = device->ops->zero(device, &move->segments[i], move->error);
+	for (uint32_t i = 0; r == 0 && i < move_count_made(move); i++)
+		r = device->ops->zero(device, &move->made[i], move->error);
 	device->ops->leave(device);
 	return r;
 }
@@ -77,6 +82,8 @@ int move_memory_close(struct move *move)
 	int r = work_phase(move->work, "sealing", 0);
 
 	for (uint32_t i = 0; r == 0 && i < segment_count(move); i++) {
+		if (!move_makes(move, i))
+			continue;
 		device->ops->unmap(device, &move->segments[i]);
 		r = device->ops->export(device, &move->segments[i], move->error);
 		if (r == 0)
@@ -91,7 +98,8 @@ void move_memory_list(const struct move *move, struct part *ret)
 	ret->index = move->of.part.index;
 	for (uint32_t i = 0; move->segments && i < segment_count(move); i++)
 		ret->segments[ret->segment_count++] =
-			(struct part_fd){move->segments[i].fd, move->segments[i].bytes};
+			(struct part_fd){move_makes(move, i) ? move->segments[i].fd : move->twins[i],
+					 move->index.view.segments[i].bytes};
 }
 
 void move_memory_free(struct move *move)
@@ -99,7 +107,8 @@ void move_memory_free(struct move *move)
 	for (uint32_t i = 0; move->segments && i < segment_count(move); i++)
 		move->device.ops->release(&move->device, &move->segments[i]);
 	free(move->segments);
-	move->segments = NULL;
+	free(move->made);
+	move->segments = move->made = NULL;
 }
 
 void move_tell_copied(struct move *move, const char *way, double seconds, unsigned threads)

@@ -205,6 +205,12 @@ static int again_fetch(struct again *again, struct error *error)
 	};
 	if (!again->part.pieces)
 		return error_set(error, -ENOMEM, NULL, "gpuwm-loader is out of memory");
+	for (uint32_t i = 0; i < offer->segment_count; i++) {
+		const struct peer_run run = {i, 0, (uint32_t)(offer->first[i + 1] - offer->first[i])};
+
+		if (!again->given->segments[i].address) /* the part shares it */
+			peer_pieces_here(again->part.pieces, &run);
+	}
 	again->fetch = (struct peer_fetch){
 		.part = &again->part,
 		.offer = &again->offer,

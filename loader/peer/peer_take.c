@@ -75,7 +75,9 @@ static int take_prepare(struct take *take)
 	take->wire = *wire;
 	into_gpu = !ops->cpu_addresses && wire_carries(take->wire, WIRE_CUDA);
 	for (uint32_t i = 0; !opened && into_gpu && i < part->offer->segment_count; i++)
-		wire_register(take->wire, part->segments[i].address, part->offer->segment_bytes[i], WIRE_CUDA);
+		if (part->segments[i].address) /* what the part shares is here already */
+			wire_register(take->wire, part->segments[i].address, part->offer->segment_bytes[i],
+				      WIRE_CUDA);
 	take->memory = into_gpu ? WIRE_CUDA : WIRE_HOST;
 	take->run = into_gpu ? SENDER_WANT_PIECES_MAX : 1;
 	if (!ops->cpu_addresses && !into_gpu) {

@@ -126,6 +126,7 @@ static const struct record_field job_move_params_rows[] = {
 	FIELD_SPLICE(struct job_move_params, choice, struct load_choice, &load_choice_record),
 	FIELD_MAP_MAYBE(struct job_move_params, again, struct job_again, &job_again_record),
 	FIELD_BOOL_OR(struct job_move_params, by_publisher, false),
+	FIELD_U64S_MAYBE(struct job_move_params, shared, PART_SEGMENTS_MAX),
 	FIELD_U64_MAYBE(struct job_move_params, files),
 };
 static const struct record job_move_params = {

@@ -97,6 +97,12 @@ struct job_move_params {
 	/* A publisher has described the version by these files. No link below a root is followed to them, and an error tells nothing of
 	 * what is in them: others may have put files there since which that user may not read. */
 	bool by_publisher;
+	/* Positions of segments that another version has on the new tier, which the part shares: the message has those in place of the
+	 * part's own, and of files just those, in this order. */
+	struct {
+		const uint64_t *items;
+		uint32_t count;
+	} shared;
 	const uint64_t *
 		files; /* the position of the socket through which that user passes the files; NULL: there is none */
 };

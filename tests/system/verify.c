@@ -524,4 +524,33 @@ GPUWMD_TEST_IF(verify, is_what_a_load_does_with_what_it_shares, NEEDS_GPU(), gpu
 	version_drop(d, "m", "v2");
 }
 
+/* A version that comes back to share it again finds the damage, and gets memory of its own the next time. */
+GPUWMD_TEST_IF(verify, is_what_a_move_does_with_what_it_shares_again, NEEDS_GPU(), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
+{
+	uint64_t jobs[GPUWM_MOVE_JOBS_MAX], bytes;
+	struct vandal vandal;
+	size_t count;
+
+	load_sharing(d, "m@v1", 1, NULL);
+	load_sharing(d, "m@v2", 1, "m@v1");
+	bytes = status_of(d, "bytes");
+	OK(gpuwm_demote(d->admin, "m@v2", "host", jobs, &count));
+	OK(gpuwm_job_wait(d->admin, jobs[0], 30000));
+	vandal_begin(d, "m@v1", &vandal);
+	flip(&vandal, 7, 100, 3);
+	OK(gpuwm_promote(d->admin, "m@v2", jobs, &count));
+	FAILS(EIO, gpuwm_job_wait(d->admin, jobs[0], 30000));
+	cr_assert(is_tainted(d, "v1") && !is_tainted(d, "v2"));
+	cr_assert_eq(CTL("ls"), 0);
+	SAYS("m@v1 is tainted: found by the move of m@v2: segment 7, which it was to share on ");
+	OK(gpuwm_promote(d->admin, "m@v2", jobs, &count));
+	OK(gpuwm_job_wait(d->admin, jobs[0], 30000));
+	OK(verify(d, "m@v2"));
+	cr_assert_eq(status_of(d, "bytes"), 2 * bytes);
+	vandal_end(&vandal);
+	version_drop(d, "m", "v1");
+	version_drop(d, "m", "v2");
+}
+
 #endif

@@ -170,7 +170,7 @@ LedgerTest(sharing, leaves_a_failed_check_as_it_was)
 		expect_counts(2, 3, 600);
 		cr_expect_not(segment_is_shared(segment_of(first, 0)));
 	}
-	cr_expect_eq(failed, 2);
+	cr_expect_eq(failed, 3);
 	cr_expect_eq(ledger.gpu->used, 900);
 	end();
 }

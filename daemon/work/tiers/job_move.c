@@ -2,6 +2,7 @@
 #include "../jobs/job.h"
 #include "../jobs/job_load.h"
 #include "../jobs/verify.h"
+#include "../versions/sharing.h"
 #include "tiers_internal.h"
 #include "../../config/config.h"
 #include "../../../service/peers.h"
@@ -59,6 +60,27 @@ static uint64_t bytes_of_ranks(const struct version *version)
 	return bytes;
 }
 
+/* Where the part has a twin, the job has the twin's memory. Returns how many there are, with their positions. */
+static uint32_t put_twins(const struct relocated *memory, struct part *part,
+			  uint64_t positions[PART_SEGMENTS_MAX])
+{
+	const bool of_files = part->segment_count == 0;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; count < memory->twin_count; i++) {
+		const struct segment *segment = memory->twins[i].segment;
+
+		if (!segment)
+			continue;
+		positions[count] = i;
+		part->segments[of_files ? count : i] = (struct part_fd){segment->fd, segment->bytes};
+		count++;
+	}
+	if (of_files)
+		part->segment_count = count;
+	return count;
+}
+
 static size_t job_move_put(struct message_writer *w, const struct job *job, const struct config *config,
 			   int ret_fds[PACKET_FDS_MAX])
 {
@@ -83,6 +105,8 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 					 .keep = job->by_operator && job->devices[0]->context > 0 &&
 						 config->keep_context_s > 0};
 	static const uint64_t behind_index = 1;
+	uint64_t shared[PART_SEGMENTS_MAX];
+	uint32_t shared_count;
 	size_t count;
 	struct part part;
 
@@ -95,10 +119,13 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 		params.roots.count = (uint32_t)config->root_count;
 		params.again = files->fingerprint ? &again : NULL;
 	}
-	record_put(w, form_job_move.params, &params);
 	replica_list(replica, &part);
 	if (files) /* their memory is not needed: the index has the digests */
 		part.segment_count = 0;
+	shared_count = put_twins(&move->memory[job->replica], &part, shared);
+	params.shared.items = shared_count ? shared : NULL;
+	params.shared.count = shared_count;
+	record_put(w, form_job_move.params, &params);
 	count = part_write(w, &part, ret_fds);
 	if (params.files)
 		ret_fds[count++] = job->publisher_sock;
@@ -106,6 +133,18 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 }
 
 /* ---- the end ---- */
+
+/* Returns the segment of another version that the loader found to be damaged, or NULL. */
+static struct segment *damaged_twin(const struct tier_move *move, const struct job *job)
+{
+	const struct relocated *memory = &move->memory[job->replica];
+
+	return job->found_segment && memory->holds_twins &&
+			       job->damaged_segment <
+				       replica_count_segments(&move->version->replicas[job->replica])
+		       ? memory->twins[job->damaged_segment].segment
+		       : NULL;
+}
 
 static void job_move_end(struct work *work, struct job *job, const struct error *error)
 {
@@ -122,7 +161,9 @@ static void job_move_end(struct work *work, struct job *job, const struct error 
 	}
 	if (!error)
 		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
-	if (error && error->code == -EBADMSG && !files_of(move)) /* it has read memory */
+	if (error && damaged_twin(move, job))
+		sharing_taint_twin(work, move->name, damaged_twin(move, job), error);
+	else if (error && error->code == -EBADMSG && !files_of(move)) /* it has read memory */
 		verify_taint(work, job, move->version, error);
 	moves_stop(work, move->version, error ? error : &unfinished);
 	job_move_forget(job);

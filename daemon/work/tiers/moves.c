@@ -77,8 +77,10 @@ void moves_clear(struct work *work)
 
 		move_unlist(move);
 		for (uint32_t i = 0; i < move->part_count; i++) { /* what has arrived is in no table yet */
-			for (uint32_t k = 0; k < move->memory[i].count; k++)
-				close(move->memory[i].segments[k].segment->fd);
+			for (uint32_t k = 0; k < move->memory[i].count; k++) {
+				if (move->memory[i].segments[k].last)
+					close(move->memory[i].segments[k].segment->fd);
+			}
 		}
 		move_free(move);
 	}

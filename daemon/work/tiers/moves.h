@@ -9,7 +9,7 @@
 #define MOVE_REASON_BYTES 200
 
 enum move_state {
-	MOVE_WAITS, /* for room: it has no jobs yet, and nothing is charged */
+	MOVE_WAITS, /* for room, or for another move: it has no jobs yet, and nothing is charged */
 	MOVE_COPIES, /* its jobs run, or have ended */
 	MOVE_STORES, /* all parts have arrived, and the fd store gets their descriptors: only the store can fail the move now */
 	MOVE_UNSTORES, /* it has failed, and the new descriptors are being removed from the fd store */

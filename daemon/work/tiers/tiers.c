@@ -76,6 +76,7 @@ static int check_unused(const struct work *work, const struct version *version, 
 {
 	const char *model = model_name(version->model);
 	const uint64_t grace = keeping_grace_ms(work->keeping);
+	const struct tier_move *sharing = tiers_sharing(work, version);
 	int r = version_check_unpinned(version, error);
 
 	if (r < 0)
@@ -86,6 +87,10 @@ static int check_unused(const struct work *work, const struct version *version, 
 		return error_set(error, -EBUSY, "try again then",
 				 "gpuwmd has restarted, and leases of %s@%s may come back for %llu s more",
 				 model, version->tag, (unsigned long long)(grace + 999) / 1000);
+	if (sharing)
+		return error_set(error, -EBUSY, "wait for the end of that",
+				 "%s is on its way to %s, and will share segments of %s@%s there",
+				 sharing->name, tier_name(sharing->to), model, version->tag);
 	for (const struct job *job = work->jobs.first; job; job = job->next) {
 		if (sharing_of(job) == version)
 			return error_set(error, -EBUSY, "wait for the end of that job",

@@ -22,7 +22,7 @@ struct tiers_who {
 /* Moves a ready version to a lower tier: from `device` to `host` or `files`, or from `host` to `files`. Returns 0 if the move has
  * begun (version->move), or if the version lies there already. The event `demoted` and the log give `reason`, of which they have the
  * first MOVE_REASON_BYTES bytes (moves.h). Fails, and changes nothing, with
- *   -EBUSY   It has leases or pins (the message names them), a load shares its segments, it moves already, or the grace time after a
+ *   -EBUSY   It has leases or pins (the message names them), a load or another move shares its segments, it moves already, or the grace time after a
  *            restart is not over.
  *   -EINVAL  It is not ready, has no name, is cached or lies on a lower tier. Or `to` is `host`, and one of its parts belongs to the
  *            device `host`. Or `to` is `files`, and it has no description.

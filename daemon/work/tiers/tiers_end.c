@@ -162,7 +162,7 @@ static int check_unchanged(const struct tier_move *move, struct error *error)
 		if (move->memory[i].moves && move->memory[i].onto)
 			r = device_check_there(move->memory[i].onto, error);
 	}
-	return r;
+	return r < 0 ? r : tiers_share_check(move, error);
 }
 
 int tiers_commit(struct tier_move *move, struct error *error)
@@ -181,6 +181,8 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	free(version->promotion_error);
 	version->promotion_error = NULL;
 	move_unlist(move);
+	tiers_share_end(move);
+	work_later(work, LATER_MOVES); /* for those that wait for this one */
 	work_later(work, LATER_RESTORE);
 	keeping_save(work->keeping);
 	if (describes) {
@@ -238,6 +240,8 @@ void tiers_give_up(struct tier_move *move)
 		move->failure = NULL;
 	}
 	move_unlist(move);
+	tiers_share_end(move);
+	work_later(work, LATER_MOVES);
 	tell_jobs(move);
 	version_uncharge_fds(version, move->owner_fds);
 	quota_release(&move->user);

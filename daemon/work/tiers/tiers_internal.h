@@ -1,5 +1,6 @@
 /* The inside of tiers*.c and job_move.c. Each file of this list calls only files that stand before it:
  *   moves.c       the list of moves
+ *   tiers_share.c what a move shares with versions that lie where it goes
  *   tiers_room.c  what a move is charged with
  *   job_move.c    a job for each part
  *   tiers_end.c   how a move ends: the version has moved, or everything is as it was
@@ -9,6 +10,22 @@
 #define GPUWM_DAEMON_TIERS_INTERNAL_H
 
 #include "moves.h"
+
+/* ---- tiers_share.c ---- */
+
+/* Finds the segments that the move's version can share where it goes (relocated_find_twins). Fails with -ENOMEM. */
+int tiers_share_find(struct tier_move *move, struct error *error);
+/* From now on the versions that have them are not freed, and stay where they are, until tiers_share_end. */
+void tiers_share_hold(struct tier_move *move);
+/* Does nothing if the move holds none. */
+void tiers_share_end(struct tier_move *move);
+/* Checks that the segments are still sound, and still may be shared. Fails with -EAGAIN. */
+int tiers_share_check(const struct tier_move *move, struct error *error);
+/* Returns the move that holds segments of this version; NULL: none. The version must not leave its memory meanwhile. */
+const struct tier_move *tiers_sharing(const struct work *work, const struct version *version);
+/* Returns whether a promotion has to wait for the end of another move: it brings what this one can share, or holds segments of this
+ * version. No two moves wait for each other: one that waits has and holds nothing. */
+bool tiers_share_awaits(const struct tier_move *move);
 
 /* ---- tiers_room.c ---- */
 

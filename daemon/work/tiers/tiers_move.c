@@ -38,8 +38,12 @@ static void unstore(struct tier_move *move, const struct error *why)
 		return;
 	}
 	for (uint32_t i = 0; i < move->part_count; i++) {
-		for (uint32_t k = 0; k < move->memory[i].count; k++)
-			store_batch_add(batch, move->memory[i].segments[k].segment->name, -1);
+		for (uint32_t k = 0; k < move->memory[i].count; k++) {
+			const struct segment_hold *hold = &move->memory[i].segments[k];
+
+			if (hold->last) /* others are other versions' too */
+				store_batch_add(batch, hold->segment->name, -1);
+		}
 	}
 	store_batch_remove(batch, move->work->loop, on_unstored, move);
 }
@@ -72,9 +76,10 @@ static struct store_batch *make_batches(struct tier_move *move)
 		return store_batch_free(batch);
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		for (uint32_t k = 0; k < move->memory[i].count; k++) {
-			struct segment *segment = move->memory[i].segments[k].segment;
+			struct segment_hold *hold = &move->memory[i].segments[k];
 
-			keeping_add(keeping, batch, &segment->name, segment->fd);
+			if (hold->last)
+				keeping_add(keeping, batch, &hold->segment->name, hold->segment->fd);
 		}
 	}
 	return batch;
@@ -159,12 +164,14 @@ int tiers_arrived(struct work *work, struct job *job, struct part *part, struct 
 
 int tiers_start(struct tier_move *move, struct error *error)
 {
-	int r = tiers_charge(move, error);
+	int r;
 
-	if (r == -ENOSPC && tiers_await_room(move, error)) {
-		move->state = MOVE_WAITS;
+	move->state = MOVE_WAITS;
+	if (tiers_share_awaits(move))
 		return 0;
-	}
+	r = tiers_charge(move, error);
+	if (r == -ENOSPC && tiers_await_room(move, error))
+		return 0;
 	if (r < 0)
 		return r;
 	r = tiers_make_jobs(move, error);

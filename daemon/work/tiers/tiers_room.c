@@ -26,13 +26,19 @@ int tiers_place(struct tier_move *move, uint64_t *ret_bytes, struct error *error
 
 /* ---- budgets ---- */
 
+/* Bytes that are made for the part. */
+static uint64_t part_needs(const struct tier_move *move, uint32_t i)
+{
+	return move->version->replicas[i].bytes - move->memory[i].twin_bytes;
+}
+
 static uint64_t needed_on(const struct tier_move *move, const struct device *device)
 {
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		if (move->memory[i].moves && move->memory[i].onto == device)
-			bytes += move->version->replicas[i].bytes;
+			bytes += part_needs(move, i);
 	}
 	return bytes;
 }
@@ -56,7 +62,7 @@ static int charge_part(struct tier_move *move, uint32_t i, struct error *error)
 
 	if (!memory->moves || !memory->onto)
 		return 0;
-	r = budget_charge(memory->onto, version->replicas[i].bytes, &memory->charge, error);
+	r = budget_charge(memory->onto, part_needs(move, i), &memory->charge, error);
 	if (r == 0 && !tier_has_memory(move->from) && !version->by_operator)
 		r = budget_charge_user(&memory->charge, move->work->ledger->quota, version->owner, error);
 	return r;
@@ -86,7 +92,8 @@ static int charge_fds(struct tier_move *move, struct error *error)
 
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		if (move->memory[i].moves && move->memory[i].onto)
-			count += replica_count_segments(&move->version->replicas[i]);
+			count += replica_count_segments(&move->version->replicas[i]) -
+				 move->memory[i].twin_count;
 	}
 	if (!tier_has_memory(move->from)) {
 		r = version_charge_fds(move->version, count, error);
@@ -118,13 +125,14 @@ static int charge_user(struct tier_move *move, struct error *error)
 	if (!move->by_attach || (move->who.uid == version->owner && !version->by_operator))
 		return 0;
 	for (uint32_t i = 0; i < move->part_count; i++)
-		bytes += move->memory[i].moves ? version->replicas[i].bytes : 0;
+		bytes += move->memory[i].moves ? part_needs(move, i) : 0;
 	return quota_charge_amount(move->work->ledger->quota, move->who.uid, QUOTA_BYTES, bytes, &move->user,
 				   error);
 }
 
 void tiers_uncharge(struct tier_move *move)
 {
+	tiers_share_end(move);
 	for (uint32_t i = 0; i < move->part_count; i++)
 		budget_release(&move->memory[i].charge);
 	quota_release(&move->user);
@@ -135,14 +143,18 @@ void tiers_uncharge(struct tier_move *move)
 
 int tiers_charge(struct tier_move *move, struct error *error)
 {
-	int r = charge_user(move, error);
+	int r = tiers_share_find(move, error);
 
+	if (r == 0)
+		r = charge_user(move, error);
 	if (r == 0)
 		r = charge_memory(move, error);
 	if (r == 0)
 		r = charge_fds(move, error);
 	if (r < 0)
 		tiers_uncharge(move);
+	else
+		tiers_share_hold(move);
 	return r;
 }
 

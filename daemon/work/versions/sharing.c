@@ -61,6 +61,12 @@ int sharing_check(const struct work *work, const struct version *resident, const
 	return r;
 }
 
+bool sharing_may(const struct work *work, const struct version *resident, const struct version *version)
+{
+	return check_rules(&work->config->rules, model_name(resident->model), model_name(version->model),
+			   NULL) == 0;
+}
+
 void sharing_begin(struct load_job *load, struct version *resident)
 {
 	load->shares = resident;
@@ -149,34 +155,36 @@ int sharing_take(const struct work *work, const struct job *job, const struct re
 
 /* ---- damage ---- */
 
-/* The part that has the hold. */
-static const struct replica *replica_of_hold(const struct segment_hold *hold)
+/* except: the version that is tainted by now; NULL: none is. */
+static void taint_holders(struct work *work, struct segment *segment, const struct version *except,
+			  const struct error *why)
 {
-	const struct version *version = hold->version;
-	uint32_t i = 0;
+	segment->damaged = true;
+	for (const struct segment_hold *hold = segment->holds; hold; hold = hold->next) {
+		const enum version_state state = hold->version->state;
 
-	while (hold < version->replicas[i].segments ||
-	       hold >= version->replicas[i].segments + version->replicas[i].segment_count)
-		i++;
-	return &version->replicas[i];
+		if (hold->version != except && (state == VERSION_READY || state == VERSION_RETIRING))
+			versions_taint(work, hold->version, segment_hold_part(hold), why);
+	}
 }
 
 void sharing_taint(struct work *work, const struct version *version, const struct replica *replica,
 		   uint32_t position, const struct error *found)
 {
-	struct segment *segment = replica->segments[position].segment;
 	struct error why;
 
 	error_set(&why, found->code, found->detail,
 		  "segment %u, which it shares with %s@%s, is damaged: %.700s", position,
 		  model_name(version->model), version->tag, found->message);
-	segment->damaged = true;
-	for (const struct segment_hold *hold = segment->holds; hold; hold = hold->next) {
-		const enum version_state state = hold->version->state;
+	taint_holders(work, replica->segments[position].segment, version, &why);
+}
 
-		if (hold->version != version && (state == VERSION_READY || state == VERSION_RETIRING))
-			versions_taint(work, hold->version, replica_of_hold(hold), &why);
-	}
+void sharing_taint_twin(struct work *work, const char *name, struct segment *segment, const struct error *found)
+{
+	struct error why;
+
+	error_set(&why, -EBADMSG, NULL, "found by the move of %s: %.700s", name, found->message);
+	taint_holders(work, segment, NULL, &why);
 }
 
 int sharing_check_segments(const struct version *version, struct error *error)

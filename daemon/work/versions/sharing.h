@@ -17,6 +17,8 @@ struct work;
  * -EACCES. */
 int sharing_check(const struct work *work, const struct version *resident, const char *model,
 		  struct device *const *devices, size_t device_count, struct error *error);
+/* Returns whether the rules let these two versions, which operators made, hold the same segments now. */
+bool sharing_may(const struct work *work, const struct version *resident, const struct version *version);
 /* The load keeps the version from being freed until sharing_end, which does nothing for a load that shares nothing. */
 void sharing_begin(struct load_job *load, struct version *resident);
 void sharing_end(struct work *work, struct load_job *load);
@@ -43,6 +45,9 @@ int sharing_take(const struct work *work, const struct job *job, const struct re
  * and are not ready yet will fail (sharing_check_segments). position: of the segment in the part. */
 void sharing_taint(struct work *work, const struct version *version, const struct replica *replica,
 		   uint32_t position, const struct error *found);
+/* The same for a segment that the version of this name was to share when it moved: taints all versions that hold it. */
+void sharing_taint_twin(struct work *work, const char *name, struct segment *segment,
+			const struct error *found);
 /* Checks, before a version becomes ready, that none of its segments was found to be damaged. Fails with -EBADMSG. */
 int sharing_check_segments(const struct version *version, struct error *error);
 
