@@ -10,11 +10,25 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FOLDER_PREFIX "gpuwm-keeper-"
 #define SOCKET_NAME "notify"
 #define MAKER_NAME "keeper" /* a link that leads nowhere: its text says whose the folder is (base/leftover.h) */
+
+/* A keeper makes the link at once. One that has made the folder and is still to make the link makes another folder if its own is
+ * gone. */
+#define MAKER_LATE_S 60
+
+/* Returns whether a keeper that was killed has left the folder. maker: the text of its link; NULL: it has none, and it is removed only
+ * if it is empty. */
+static bool folder_is_left(const struct stat *st, const char *maker)
+{
+	if (st->st_uid != geteuid())
+		return false;
+	return maker ? leftover_maker_look(maker) == MAKER_GONE : time(NULL) - st->st_mtime > MAKER_LATE_S;
+}
 
 /* Removes a folder of a keeper of this user that was killed. */
 static void folder_remove_left(int where, const char *name)
@@ -27,13 +41,14 @@ static void folder_remove_left(int where, const char *name)
 	if (folder < 0)
 		return;
 	length = readlinkat(folder, MAKER_NAME, maker, sizeof(maker) - 1);
-	if (length > 0 && fstat(folder, &st) == 0 && st.st_uid == geteuid()) {
+	if (length > 0)
 		maker[length] = '\0';
-		if (leftover_maker_look(maker) == MAKER_GONE) {
+	if (length != 0 && fstat(folder, &st) == 0 && folder_is_left(&st, length > 0 ? maker : NULL)) {
+		if (length > 0) {
 			unlinkat(folder, SOCKET_NAME, 0);
 			unlinkat(folder, MAKER_NAME, 0);
-			unlinkat(where, name, AT_REMOVEDIR);
 		}
+		unlinkat(where, name, AT_REMOVEDIR);
 	}
 	close(folder);
 }
@@ -59,27 +74,45 @@ static void folder_link(const struct inbox *inbox, char ret[INBOX_LINK_BYTES])
 	snprintf(ret, INBOX_LINK_BYTES, "%s/" MAKER_NAME, inbox->folder);
 }
 
+/* Makes the folder, whose name ends with XXXXXX, and the link in it. */
+static int folder_make_own(struct inbox *inbox)
+{
+	char maker[LEFTOVER_MAKER_BYTES], link[INBOX_LINK_BYTES], name[sizeof(inbox->folder)];
+
+	leftover_maker_write(maker);
+	memcpy(name, inbox->folder, sizeof(name));
+	for (;;) {
+		memcpy(inbox->folder, name, sizeof(name));
+		if (!mkdtemp(inbox->folder)) {
+			inbox->folder[0] = '\0';
+			return -errno;
+		}
+		folder_link(inbox, link);
+		if (symlink(maker, link) == 0)
+			return 0;
+		if (errno != ENOENT)
+			break;
+	}
+	/* Without it nobody removes the folder after a kill. */
+	log_warning("%s can't be made: %s", link, strerror(errno));
+	return 0;
+}
+
 static int folder_make(struct inbox *inbox, const char *where)
 {
 	int length =
 		snprintf(inbox->path, sizeof(inbox->path), "%s/" FOLDER_PREFIX "XXXXXX/" SOCKET_NAME, where);
-	char maker[LEFTOVER_MAKER_BYTES], link[INBOX_LINK_BYTES];
+	int r;
 
 	if (length < 0 || (size_t)length >= sizeof(inbox->path))
 		return -ENAMETOOLONG;
 	memcpy(inbox->folder, inbox->path, (size_t)length + 1);
 	*strrchr(inbox->folder, '/') = '\0';
 	folders_remove_left(where);
-	if (!mkdtemp(inbox->folder)) {
-		inbox->folder[0] = '\0';
-		return -errno;
-	}
+	r = folder_make_own(inbox);
+	if (r < 0)
+		return r;
 	memcpy(inbox->path, inbox->folder, strlen(inbox->folder));
-	folder_link(inbox, link);
-	leftover_maker_write(maker);
-	/* Without it nobody removes the folder after a kill. */
-	if (symlink(maker, link) < 0)
-		log_warning("%s can't be made: %s", link, strerror(errno));
 	return 0;
 }
 

@@ -209,3 +209,26 @@ Test(keeper_inbox, a_folder_that_a_killed_keeper_left_is_removed)
 	cr_expect_lt(access(left, F_OK), 0);
 	cr_expect_eq(rmdir(place), 0);
 }
+
+/* Of one that was killed before it made the link. One that is new may be about to make it. */
+Test(keeper_inbox, a_folder_without_its_link_is_removed_when_it_is_old)
+{
+	char place[] = "/tmp/gpuwm-inbox-XXXXXX", left[64], other[64], file[80];
+	const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+
+	cr_assert(mkdtemp(place));
+	snprintf(left, sizeof(left), "%s/gpuwm-keeper-empty", place);
+	snprintf(other, sizeof(other), "%s/gpuwm-keeper-other", place);
+	snprintf(file, sizeof(file), "%s/file", other);
+	cr_assert_eq(mkdir(left, 0700) | mkdir(other, 0700) | mkdir(file, 0700), 0);
+	cr_assert_eq(utimensat(AT_FDCWD, other, old, 0), 0);
+	cr_assert_eq(inbox_open(&inbox, place), 0);
+	inbox_close(&inbox);
+	cr_expect_eq(access(left, F_OK), 0, "it is new");
+	cr_assert_eq(utimensat(AT_FDCWD, left, old, 0), 0);
+	cr_assert_eq(inbox_open(&inbox, place), 0);
+	inbox_close(&inbox);
+	cr_expect_lt(access(left, F_OK), 0);
+	cr_expect_eq(access(file, F_OK), 0, "what has something else in it is no keeper's");
+	cr_expect_eq(rmdir(file) | rmdir(other) | rmdir(place), 0);
+}
