@@ -374,6 +374,29 @@ Test(client, connects_no_longer_than_the_caller_allows)
 	fake->silent[0] = 0;
 }
 
+/* As after a restart: a process that has exited since called listen. */
+Test(client, names_no_gpuwmd_that_is_gone)
+{
+	const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct gpuwm_connect_options options = options_to(address.sun_path);
+	struct gpuwm_client *none;
+	pid_t child;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/passed.sock", fake->folder);
+	cr_assert(eq(int, bind(listener, (struct sockaddr *)&address, sizeof(address)), 0));
+	child = fork();
+	if (child == 0)
+		_exit(listen(listener, 8) != 0);
+	cr_assert(eq(int, waitpid(child, NULL, 0), child));
+	options.wait_ms = SHORT_MS;
+	cr_expect(eq(int, gpuwm_connect(&options, &none), -ETIMEDOUT));
+	cr_expect(strstr(gpuwm_error()->message, "gpuwmd did not answer at ") != NULL, "%s",
+		  gpuwm_error()->message);
+	close(listener);
+	unlink(address.sun_path);
+}
+
 /* Nobody accepts: each connection stays in the queue, which then takes no more. */
 Test(client, says_that_the_queue_of_new_connections_is_full)
 {

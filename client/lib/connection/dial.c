@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -163,6 +164,12 @@ static int dial_first(const struct dial_target *to, size_t *ret_place, struct co
 static const char hangs_remedy[] =
 	"it hangs, is stopped or has too much to do: see its log, and gpuwmctl doctor";
 
+/* The kernel names the process that began to listen. After a restart that may be an earlier gpuwmd, whose socket this one got. */
+static bool pid_is_there(pid_t pid)
+{
+	return kill(pid, 0) == 0 || errno == EPERM;
+}
+
 /* Says who took the connection and did not answer hello. */
 static int tell_silence(const struct connection *connection, const char *path, uint64_t since_ms,
 			struct error *error)
@@ -178,7 +185,7 @@ static int tell_silence(const struct connection *connection, const char *path, u
 			error, -ETIMEDOUT,
 			"systemd holds its socket: systemctl status gpuwmd says why gpuwmd does not run",
 			"gpuwmd did not answer at %.512s within %.1f s", path, seconds);
-	if (pid > 0)
+	if (pid > 0 && pid_is_there(pid))
 		return error_set(error, -ETIMEDOUT, hangs_remedy,
 				 "gpuwmd (pid %d) did not answer at %.512s within %.1f s", (int)pid, path,
 				 seconds);
