@@ -43,6 +43,9 @@ static void status_restarts(const json_t *status)
 		 (unsigned long long)answer_number(status, "adopted"));
 	if (lost > 0)
 		line_add(&line, ", LOST: %llu", lost);
+	if (answer_number(status, "unread") > 0)
+		line_add(&line, ", RECORDS NOT READ: %llu",
+			 (unsigned long long)answer_number(status, "unread"));
 	if (grace > 0)
 		line_add(&line, "; nothing is freed for %s more", time_text(grace, time));
 	line_say(&line);

@@ -233,6 +233,7 @@ int method_status(struct request *request, const void *params, struct error *err
 		.kept = keeping_stores(keeping),
 		.adopted = keeping_adopted(keeping),
 		.lost = keeping_lost(keeping),
+		.unread = keeping_unread(keeping),
 		.grace_ms = keeping_grace_ms(keeping),
 		.locked = keeping_locked(keeping),
 	};

@@ -22,7 +22,10 @@ struct keeping *keeping_new(uv_loop_t *loop, const struct config *config, struct
 		return NULL;
 	}
 	k->descriptions = descriptions_new(loop, ledger);
-	if (!k->descriptions) {
+	k->unread = calloc(1, sizeof(*k->unread));
+	if (!k->descriptions || !k->unread) {
+		descriptions_free(k->descriptions);
+		free(k->unread);
 		free(k->grace);
 		free(k);
 		return NULL;
@@ -57,6 +60,9 @@ struct keeping *keeping_free(struct keeping *k)
 	if (!k)
 		return NULL;
 	inherited_clear(&k->left);
+	if (k->unread)
+		unread_records_clear(k->unread);
+	free(k->unread);
 	descriptions_free(k->descriptions);
 	state_free(k->state);
 	free(k);
@@ -91,6 +97,11 @@ uint64_t keeping_adopted(const struct keeping *k)
 uint64_t keeping_lost(const struct keeping *k)
 {
 	return k->lost;
+}
+
+uint64_t keeping_unread(const struct keeping *k)
+{
+	return k->unread->count;
 }
 
 void keeping_describe(struct keeping *k)
@@ -145,6 +156,7 @@ struct snapshot keeping_snapshot(const struct keeping *k)
 		.claims = k->ledger->claims,
 		.regions = &k->ledger->regions,
 		.quota = k->ledger->quota,
+		.unread = k->unread,
 	};
 }
 

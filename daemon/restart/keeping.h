@@ -54,7 +54,7 @@ uint64_t keeping_found(const struct keeping *keeping);
 void keeping_lock(struct keeping *keeping, const struct error *why);
 /* Returns why gpuwmd is locked, so that it answers only what methods/dispatch.c says. NULL: it answers everything. */
 const struct error *keeping_locked(const struct keeping *keeping);
-/* For a drain while locked: removes everything from the store and closes it. Fails with -ETIMEDOUT, -EIO and -ENOMEM; then
+/* For a drain: removes everything from the store and closes it, if gpuwmd is locked, or what belongs to records that it could not read. Fails with -ETIMEDOUT, -EIO and -ENOMEM; then
  * something may be left. */
 int keeping_let_go(struct keeping *keeping, struct error *error);
 
@@ -85,5 +85,7 @@ uint64_t keeping_epoch(const struct keeping *keeping);
 /* Return how many versions of the last gpuwmd were adopted, and how many were lost because a descriptor is missing. */
 uint64_t keeping_adopted(const struct keeping *keeping);
 uint64_t keeping_lost(const struct keeping *keeping);
+/* Returns how many records of the state gpuwmd could not read: they stay in the state, and their descriptors in the store. */
+uint64_t keeping_unread(const struct keeping *keeping);
 
 #endif

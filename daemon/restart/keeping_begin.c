@@ -67,17 +67,20 @@ static int read_ledger(struct keeping *k, struct inherited *left, struct error *
 	return 0;
 }
 
+#define UNREAD_REMEDY                                                                                          \
+	"start the gpuwmd that wrote it; or give everything up: gpuwmctl drain, then restart gpuwmd"
+
 /* The descriptors stay open, so that drain closes them here and not in the service manager. */
 static int lock_unreadable(struct keeping *k, struct inherited *left, const struct error *why)
 {
 	struct ledger *ledger = k->ledger;
 
 	k->state = state_free(k->state);
+	unread_records_clear(k->unread);
 	k->left = *left;
 	*left = inherited_none;
 	error_set(
-		&k->locked, -EUCLEAN,
-		"start the gpuwmd that wrote it; or give everything up: gpuwmctl drain, then restart gpuwmd",
+		&k->locked, -EUCLEAN, UNREAD_REMEDY,
 		"gpuwmd is locked: it can't read the stored state, and leaves all descriptors in the store: %s",
 		why->message);
 	log_error("%s (%s)", k->locked.message, k->locked.detail);
@@ -181,6 +184,29 @@ static int remove_left(struct keeping *k, struct inherited *left, struct error *
 	return r;
 }
 
+static uint64_t count_left(const struct keeping *k)
+{
+	uint64_t count = k->left.strange_count;
+
+	for (size_t i = 0; i < k->left.count; i++)
+		count += k->left.ours[i].fd >= 0;
+	return count;
+}
+
+/* What belongs to records that can't be read is not known, so all of it stays: to let it go would free memory which the program
+ * that wrote them could still use. */
+static void keep_left(struct keeping *k, struct inherited *left)
+{
+	const struct unread_record *record = k->unread->first;
+
+	for (; record; record = record->next)
+		log_error("%s: it is not used, and stays in the fd store (" UNREAD_REMEDY ")",
+			  record->why.message);
+	k->left = *left;
+	*left = inherited_none;
+	registry_adopt_fds(k->ledger->registry, count_left(k));
+}
+
 /* Before anything new is stored, what nobody knows is gone: an unfinished publish, mostly. */
 static int take_over(struct keeping *k, struct inherited *left, struct error *error)
 {
@@ -202,7 +228,10 @@ static int take_over(struct keeping *k, struct inherited *left, struct error *er
 	/* The names of what nobody knows are not used again either. */
 	if (left->count > 0 && left->ours[left->count - 1].name >= k->next_name)
 		k->next_name = left->ours[left->count - 1].name + 1;
-	r = remove_left(k, left, error);
+	if (k->unread->count > 0)
+		keep_left(k, left);
+	else
+		r = remove_left(k, left, error);
 	if (r == 0 && !found)
 		return begin_new(k, error);
 	if (r == 0)
@@ -218,6 +247,9 @@ static void log_taken_over(const struct keeping *k)
 		if (version->state == VERSION_FAILED)
 			log_error("%s", version->error.message);
 	}
+	if (k->unread->count > 0)
+		log_error("records of the state that can't be read: %llu",
+			  (unsigned long long)k->unread->count);
 	if (k->adopted + k->lost > 0)
 		log_info("start %llu with these weights: versions taken over: %llu, lost: %llu",
 			 (unsigned long long)k->epoch, (unsigned long long)k->adopted,
@@ -294,6 +326,7 @@ static int take_descriptions(struct keeping *k, struct error *error)
 
 int keeping_begin(struct keeping *k, struct inherited *left, struct error *error)
 {
+	struct error why;
 	int r = begin_store(k, left, error);
 
 	if (r < 0 || k->locked.code)
@@ -302,6 +335,9 @@ int keeping_begin(struct keeping *k, struct inherited *left, struct error *error
 	keeping_describe(k);
 	r = take_descriptions(k, error);
 	descriptions_begin(k->descriptions);
+	if (k->unread->count > 0 && keeping_keep_descriptions(k, &why) == 0)
+		log_warning(
+			"the folder of descriptions stays as it is: it may have versions that can't be read");
 	return r;
 }
 
@@ -313,6 +349,8 @@ int keeping_settle(const struct keeping *k, struct error *error)
 		return 0;
 	if (k->locked.code)
 		return error_set(error, -EUCLEAN, detail, "%s", k->locked.message);
+	if (k->unread->count > 0)
+		return error_set(error, -EUCLEAN, detail, "%s", k->unread->first->why.message);
 	if (k->lost > 0)
 		return error_set(error, -EUCLEAN, detail,
 				 "of the versions that another keeper handed over, %llu can't be adopted",
@@ -325,11 +363,19 @@ int keeping_settle(const struct keeping *k, struct error *error)
 int keeping_let_go(struct keeping *k, struct error *error)
 {
 	static const char *const state[] = {STORE_STATE};
+	uint64_t count;
 	int r;
 
-	if (!k->locked.code)
+	if (!k->locked.code && k->unread->count == 0)
 		return 0;
+	count = count_left(k);
 	r = remove_left(k, &k->left, error);
+	if (r == 0 && !k->locked.code) {
+		registry_give_fds(k->ledger->registry, count);
+		unread_records_clear(k->unread);
+		keeping_save(k);
+		return 0;
+	}
 	if (r == 0)
 		r = store_remove_now(state, 1, k->config->store_confirm_ms, error);
 	if (r == 0)

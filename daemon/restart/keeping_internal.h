@@ -17,7 +17,8 @@ struct keeping {
 	keeping_over_fn *over;
 	void *data; /* of over */
 	struct state *state; /* NULL: there is no store, or it is locked */
-	struct inherited left; /* when locked: what drain lets go */
+	struct unread_records *unread; /* of the state */
+	struct inherited left; /* when locked, or with unread records: what drain lets go */
 	struct error locked;
 	struct version_id id; /* of the ledger */
 	uint64_t epoch, next_name;

@@ -15,6 +15,21 @@
 #include "../ledger/region.h"
 #include "../ledger/registry.h"
 
+/* A record of a map that this program could not read: the next map has it again as it is, so that the program that wrote it can go
+ * on with it. What it says counts for nothing until then. */
+struct unread_record {
+	const char *array; /* of the map */
+	void *data; /* malloced: the record */
+	size_t bytes;
+	struct error why; /* begins with its place */
+	struct unread_record *next;
+};
+struct unread_records {
+	struct unread_record *first, *last; /* in the order of the map */
+	uint64_t count;
+};
+void unread_records_clear(struct unread_records *records);
+
 struct snapshot {
 	struct version_id ledger; /* the same for as long as the versions live */
 	uint64_t epoch; /* counts the starts of gpuwmd with this ledger, from 1 */
@@ -26,6 +41,7 @@ struct snapshot {
 	struct claim_table *claims; /* the map has those for which claim_is_kept is true */
 	struct region_table *regions; /* NULL: the map has none, and those that it has are not read */
 	struct quota *quota; /* of the owners of versions and claims */
+	struct unread_records *unread;
 };
 
 /* Writes the whole map; message_finish returns whether there was memory for it. Leaves out versions that are being freed
@@ -61,6 +77,10 @@ struct snapshot_fds {
  * becomes a failed one (-ESTALE, with what is missing), without aliases and pins, and its descriptors are not taken.
  * *ret_lost counts these versions, also those that the registry no longer keeps as failed.
  * A region of which something is missing becomes one that has ended (-ESTALE), without users.
+ *
+ * A record that says what can't be, or that names one which does, is left out and added to into->unread. Its descriptors are not
+ * taken. One of a device is not kept: a loader reports it again. A model of such a version belongs to the user whom the record names, else to operators; if the record of a version, an owner or
+ * a claim does not say its model, registry_has_unnamed returns true.
  *
  * -EUCLEAN: the bytes are no such map (the message names the place); -EAGAIN: a call that looks at a descriptor failed, so
  * that the descriptor may be a good one; -ENOMEM. After an error no descriptor was taken, and the caller frees registry

@@ -40,11 +40,18 @@ struct place {
 	char what[2 * NAME_BYTES_MAX + 8];
 };
 
+/* Leaves a record out, because of t->error, and adds it to t->into->unread. -ENOMEM. */
+int taking_leave(struct taking *t, const char *array, const msgpack_object *record);
+
 /* In snapshot_taking.c. Each sets the error of snapshot_take and returns its code: -EUCLEAN with the place, or -ENOMEM. */
 int taking_wrong(struct taking *t, const struct place *place, const struct error *why);
 int taking_no_memory(struct error *error);
 /* The same without a place: the map itself is wrong. */
 int taking_refused(struct taking *t, const struct error *why);
+/* The same for a record that says whose a model is: closes the model for others. It belongs to `owner` from then on; NULL: to operators.
+ * model NULL, or no name: any new name may be that of the model. */
+int taking_close_model(struct taking *t, const char *model, const struct model_owner *owner,
+		       const struct place *place, const struct error *why);
 /* Says in the place what is read: " (m@v1)". A name that is not known is NULL. */
 void place_name(struct place *place, const char *model, const char *tag);
 /* Notes that a version was in the state and was not adopted. -ENOMEM. */

@@ -165,7 +165,6 @@ static void put_versions(struct message_writer *w, const struct registry *regist
 		if (told && !version->freeing)
 			put_version(w, version);
 	}
-	message_end(w);
 }
 
 /* They name what is ready, and so what was told. */
@@ -180,7 +179,6 @@ static void put_aliases(struct message_writer *w, const struct registry *registr
 			       &(struct kept_alias){model, alias->name, &alias->version->id, alias->generation,
 						    alias->before ? &alias->before->id : NULL});
 	}
-	message_end(w);
 }
 
 /* Those only that do not follow from the versions: the version that made the owner is gone, or none came back. */
@@ -198,7 +196,6 @@ static void put_owners(struct message_writer *w, const struct registry *registry
 			record_put_map(w, NULL, &kept_owner_record,
 				       &(struct kept_owner){model_name(model), owner.uid, owner.by_operator});
 	}
-	message_end(w);
 }
 
 static void put_claims(struct message_writer *w, const struct claim_table *table)
@@ -211,7 +208,6 @@ static void put_claims(struct message_writer *w, const struct claim_table *table
 			record_put_map(w, NULL, &kept_claim_record,
 				       &(struct kept_claim){claim->name.model, claim->name.name, claim->uid});
 	}
-	message_end(w);
 }
 
 struct kept_device kept_device_of(const struct device *device)
@@ -235,7 +231,6 @@ static void put_devices(struct message_writer *w, const struct device_table *tab
 
 		record_put_map(w, NULL, &kept_device_record, &kept);
 	}
-	message_end(w);
 }
 
 static bool region_has_user(const struct region *region, unsigned slot)
@@ -323,6 +318,17 @@ static void put_regions(struct message_writer *w, const struct region_table *tab
 		if (region_is_told(region))
 			put_region(w, region);
 	}
+}
+
+/* Where the array of this name ends. */
+static void put_unread(struct message_writer *w, const struct snapshot *snapshot, const char *array)
+{
+	const struct unread_record *record = snapshot->unread ? snapshot->unread->first : NULL;
+
+	for (; record; record = record->next) {
+		if (strcmp(record->array, array) == 0)
+			message_put_raw(w, NULL, record->data, record->bytes);
+	}
 	message_end(w);
 }
 
@@ -333,10 +339,16 @@ void snapshot_put(struct message_writer *w, const struct snapshot *snapshot)
 		   &(struct kept_state){&snapshot->ledger, snapshot->epoch, snapshot->next_name,
 					snapshot->scrub_from_ms, snapshot->described});
 	put_devices(w, snapshot->devices);
+	message_end(w); /* a loader reports those that could not be read */
 	put_versions(w, snapshot->registry);
+	put_unread(w, snapshot, "versions");
 	put_aliases(w, snapshot->registry);
+	put_unread(w, snapshot, "aliases");
 	put_owners(w, snapshot->registry);
+	put_unread(w, snapshot, "owners");
 	put_claims(w, snapshot->claims);
+	put_unread(w, snapshot, "claims");
 	put_regions(w, snapshot->regions);
+	put_unread(w, snapshot, "regions");
 	message_end(w);
 }

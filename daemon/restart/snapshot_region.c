@@ -235,16 +235,34 @@ static void adopt_lost(struct taking *t, struct region *region, const struct tak
 	registry_adopt_fds(t->into->registry, 1);
 }
 
+/* None of its descriptors was taken. fds: how many were counted before. */
+static void forget_region(struct taking *t, struct region *region, uint64_t fds)
+{
+	struct registry *registry = t->into->registry;
+
+	for (unsigned slot = 0; slot < REGION_USERS_MAX; slot++) {
+		if (region->users[slot])
+			region_user_free(t->into->regions, region->users[slot]);
+	}
+	region_free(t->into->regions, region);
+	registry_give_fds(registry, registry_fds(registry) - fds);
+}
+
 static int adopt_region(struct taking *t, const struct taken_region *taken, struct error *error)
 {
+	const uint64_t fds = registry_fds(t->into->registry);
 	struct region *region;
 	int r = region_adopt(t->into->regions, &taken->wish, taken->kept.id, &region, error);
 
 	if (r < 0)
 		return r;
 	region->created_ms = taken->kept.created_ms;
-	if (taken->missing == 0)
-		return adopt_whole(t, region, taken, error);
+	if (taken->missing == 0) {
+		r = adopt_whole(t, region, taken, error);
+		if (r < 0 && r != -ENOMEM)
+			forget_region(t, region, fds);
+		return r;
+	}
 	adopt_lost(t, region, taken);
 	return 0;
 }

@@ -80,6 +80,8 @@ static int take_alias(struct taking *t, const msgpack_object *o, struct place *p
 		r = registry_adopt_alias(t->into->registry, version, kept.name, kept.generation, &why);
 	if (r == 0 && kept.before && !taking_is_lost(t, kept.before)) {
 		r = alias_version(t, &kept, kept.before, &version, &why);
+		if (r == -ENOENT && t->into->unread->count > 0) /* it may be among these */
+			return 0;
 		if (r == 0)
 			r = registry_adopt_before(t->into->registry, version, kept.name, &why);
 	}
@@ -95,7 +97,7 @@ static int take_owner(struct taking *t, const msgpack_object *o, struct place *p
 
 	if (record_read_map(&kept_owner_record, o, t->zone, &kept, &why) < 0) {
 		snprintf(place->what, sizeof(place->what), " (%s)", kept.model ? kept.model : "");
-		return taking_wrong(t, place, &why);
+		return taking_close_model(t, kept.model, NULL, place, &why);
 	}
 	return registry_adopt_owner(t->into->registry, kept.model,
 				    &(struct model_owner){true, kept.by_operator, (uid_t)kept.uid}, t->error);
@@ -118,6 +120,8 @@ static int take_claim(struct taking *t, const msgpack_object *o, struct place *p
 		snprintf(name.name, sizeof(name.name), "%s", kept.tag);
 		r = claim_reserve(t->into->claims, &name, t->into->quota, (uid_t)kept.uid, &why);
 	}
+	if (r < 0)
+		registry_note_unnamed(t->into->registry); /* whose name it is nobody knows */
 	return r < 0 ? taking_wrong(t, place, &why) : 0;
 }
 
@@ -134,6 +138,8 @@ static int take_each(struct taking *t, struct fields *f, const char *key,
 		struct place place = {.array = key, .position = i};
 		int r = take(t, &array[i], &place);
 
+		if (r == -EUCLEAN)
+			r = taking_leave(t, key, &array[i]);
 		if (r < 0)
 			return r;
 	}

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int taking_wrong(struct taking *t, const struct place *place, const struct error *why)
 {
@@ -13,9 +14,77 @@ int taking_wrong(struct taking *t, const struct place *place, const struct error
 			 place->what, why->message);
 }
 
+/* ---- what can't be read ---- */
+
+void unread_records_clear(struct unread_records *records)
+{
+	while (records->first) {
+		struct unread_record *next = records->first->next;
+
+		free(records->first->data);
+		free(records->first);
+		records->first = next;
+	}
+	*records = (struct unread_records){0};
+}
+
+/* Writes the record into memory of its own. */
+static int unread_copy(struct unread_record *record, const msgpack_object *value)
+{
+	struct message_writer w;
+	size_t begin;
+
+	message_writer_init(&w, MESSAGE_BODY_MAX);
+	message_begin_array(&w, NULL);
+	begin = w.buffer.size;
+	message_put_object(&w, NULL, value);
+	record->bytes = w.buffer.size - begin;
+	record->data = w.error ? NULL : malloc(record->bytes + 1);
+	if (record->data)
+		memcpy(record->data, w.buffer.data + begin, record->bytes);
+	message_writer_clear(&w);
+	return record->data ? 0 : -ENOMEM;
+}
+
+int taking_leave(struct taking *t, const char *array, const msgpack_object *value)
+{
+	struct unread_records *records = t->into->unread;
+	struct unread_record *record = calloc(1, sizeof(*record));
+
+	if (!record || unread_copy(record, value) < 0) {
+		free(record);
+		return taking_no_memory(t->error);
+	}
+	record->array = array;
+	record->why = *t->error;
+	if (records->last)
+		records->last->next = record;
+	else
+		records->first = record;
+	records->last = record;
+	records->count++;
+	return 0;
+}
+
 int taking_no_memory(struct error *error)
 {
 	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+}
+
+int taking_close_model(struct taking *t, const char *model, const struct model_owner *owner,
+		       const struct place *place, const struct error *why)
+{
+	const struct model_owner operators = {true, true, 0};
+	struct error none;
+	int r = taking_wrong(t, place, why);
+
+	if (r != -EUCLEAN)
+		return r;
+	if (!model || name_wrong(model))
+		registry_note_unnamed(t->into->registry);
+	else if (registry_adopt_owner(t->into->registry, model, owner ? owner : &operators, &none) < 0)
+		return taking_no_memory(t->error);
+	return r;
 }
 
 int taking_refused(struct taking *t, const struct error *why)

@@ -157,6 +157,7 @@ struct taken {
 	struct version like;
 	struct joiners joiners;
 	struct error tainted;
+	bool owner_known; /* `fixed` was read to its end */
 	struct replica parts[PARTS_PER_VERSION_MAX];
 	uint32_t part_count;
 };
@@ -240,6 +241,7 @@ static int read_version(struct taking *t, const msgpack_object *o, struct taken 
 		place_name_unread(place, &v->fixed_fields);
 		return r;
 	}
+	v->owner_known = true;
 	place_name(place, v->fixed.model, v->fixed.tag);
 	r = record_read_map(&kept_version_record, o, t->zone, &v->kept, error);
 	if (r == 0)
@@ -322,6 +324,26 @@ static int keep_model(struct taking *t, const struct taken *v, const struct vers
 				    &(struct model_owner){true, version->by_operator, version->owner}, error);
 }
 
+/* Nobody has seen the version. Its descriptors were not taken. */
+static void forget_version(struct registry *registry, struct version *version)
+{
+	while (version->pin_count > 0)
+		version_unpin(version, version->pins[0], NULL);
+	if (version->state == VERSION_READY)
+		version_move(version, VERSION_RETIRING);
+	version_let_go(version);
+	/* The table of names still has its segments, for other versions that hold them. */
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		const struct replica *part = &version->replicas[i];
+
+		for (uint32_t k = 0; k < part->segment_count; k++) {
+			if (!part->segments[k].segment->holds)
+				budget_release(&part->segments[k].segment->charge);
+		}
+	}
+	registry_remove(registry, version);
+}
+
 static int adopt_version(struct taking *t, struct taken *v, struct error *error)
 {
 	const struct version *like = &v->like;
@@ -353,7 +375,22 @@ static int adopt_version(struct taking *t, struct taken *v, struct error *error)
 		r = version_adopt_charges(version, t->into->quota, error);
 	for (uint32_t i = 0; r == 0 && i < v->kept.pins.count; i++)
 		r = version_adopt_pin(version, v->kept.pins.items[i], error);
+	if (r < 0 && r != -ENOMEM)
+		forget_version(t->into->registry, version);
 	return r;
+}
+
+/* An older version has said whose the model is. */
+static int leave_version(struct taking *t, const struct taken *v, const struct place *place,
+			 const struct error *why)
+{
+	const struct kept_fixed *fixed = &v->fixed;
+	const struct model_owner owner = {true, fixed->by_operator, (uid_t)fixed->owner};
+	const struct model *model = fixed->model ? registry_model(t->into->registry, fixed->model) : NULL;
+
+	if ((model && model_owner(model).known) || (fixed->model && name_is_nameless(fixed->model)))
+		return taking_wrong(t, place, why);
+	return taking_close_model(t, fixed->model, v->owner_known ? &owner : NULL, place, why);
 }
 
 int take_version(struct taking *t, const msgpack_object *o, struct place *place)
@@ -373,7 +410,7 @@ int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 		free(v.parts[i].sizes);
 		free(v.parts[i].origins);
 	}
-	return r < 0 ? taking_wrong(t, place, &why) : 0;
+	return r < 0 ? leave_version(t, &v, place, &why) : 0;
 }
 
 void take_fds(const struct taking *t)

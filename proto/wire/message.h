@@ -69,6 +69,8 @@ void message_put_text(struct message_writer *w, const char *key, const char *tex
 void message_put_hex128(struct message_writer *w, const char *key, const uint8_t bytes[16]);
 /* adds a whole value, as a writer wrote it before */
 void message_put_raw(struct message_writer *w, const char *key, const void *data, size_t bytes);
+/* adds a value that was read */
+void message_put_object(struct message_writer *w, const char *key, const msgpack_object *value);
 void message_put_error(struct message_writer *w, const char *key, const struct error *error);
 void message_begin_map(struct message_writer *w, const char *key);
 void message_begin_array(struct message_writer *w, const char *key);

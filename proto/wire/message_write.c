@@ -257,6 +257,13 @@ void message_put_raw(struct message_writer *w, const char *key, const void *data
 	writer_append(w, data, bytes);
 }
 
+void message_put_object(struct message_writer *w, const char *key, const msgpack_object *value)
+{
+	msgpack_packer p = entry(w, key);
+
+	msgpack_pack_object(&p, *value);
+}
+
 void message_put_error(struct message_writer *w, const char *key, const struct error *error)
 {
 	entry(w, key);

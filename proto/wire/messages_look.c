@@ -200,6 +200,7 @@ static const struct record_field status_result_rows[] = {
 	FIELD_BOOL(struct status_result, kept),
 	FIELD_U64(struct status_result, adopted),
 	FIELD_U64(struct status_result, lost),
+	FIELD_U64(struct status_result, unread),
 	FIELD_U64(struct status_result, grace_ms),
 	FIELD_ERROR_MAYBE(struct status_result, locked),
 	FIELD_MAPS(struct status_result, devices, UINT32_MAX, struct device_told, &device_told_record),

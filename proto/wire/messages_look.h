@@ -134,7 +134,7 @@ struct status_result {
 	const struct version_id *ledger;
 	uint64_t epoch;
 	bool kept;
-	uint64_t adopted, lost, grace_ms;
+	uint64_t adopted, lost, unread, grace_ms;
 	const struct error *locked;
 	struct {
 		const struct device_told *items;

@@ -102,7 +102,9 @@ static void load(const struct ledger *l)
 {
 	const struct snapshot_fds fds = {.look = look, .take = take};
 	struct device_table devices = {0};
-	struct snapshot into = {.registry = registry_new(),
+	struct unread_records unread = {0};
+	struct snapshot into = {.unread = &unread,
+				.registry = registry_new(),
 				.devices = &devices,
 				.claims = claim_table_new(),
 				.quota = quota_new(&quota_defaults)};

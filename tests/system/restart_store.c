@@ -295,6 +295,47 @@ GPUWMD_TEST_BY(restart_store, the_program_that_can_read_the_state_goes_on_with_i
 	free(after);
 }
 
+/* ---- a record that can't be read ---------------------------------------- */
+
+/* m@v1, and its alias. */
+static void one_is_unread(struct gpuwmd *d, size_t kept)
+{
+	cr_assert_eq(status_of(d, "unread"), 2);
+	cr_assert(version_is(d, "m", "v1", "none") && version_is(d, "m", "v2", "ready"));
+	cr_assert_eq(fds_of(d->keeper), kept);
+	worker_reads(d, "m@v2", 2);
+}
+
+GPUWMD_TEST_BY(restart_store, a_record_that_cannot_be_read_costs_itself, scene(ACTING), all_is_well)
+{
+	const size_t kept = fds_of(d->keeper);
+
+	kill_after(d, "text ready=xeady\n");
+	one_is_unread(d, kept);
+	cr_assert_eq(log_count(d, "the state's versions[0] (m@v1): the state \"xeady\": it is not used"), 1);
+	CTL_IS(0, "status");
+	SAYS("versions taken over: 1, RECORDS NOT READ: 2");
+	load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
+	kept_kill(d, SIGKILL);
+	worker_reads(d, "m@v3", 3);
+	DROP(d, "m@v3");
+	cr_assert(EVENTUALLY(SLACK_MS, fds_of(d->keeper) == kept));
+	one_is_unread(d, kept);
+	/* The program that can read it. */
+	kill_after(d, "text xeady=ready\n");
+	cr_assert_eq(status_of(d, "unread"), 0);
+}
+
+GPUWMD_TEST_BY(restart_store, what_cannot_be_read_goes_with_a_drain, scene(ACTING), gpuwmd_stop_empty)
+{
+	kill_after(d, "text ready=xeady\n");
+	OK(gpuwm_drain(d->admin));
+	cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == 0));
+	kept_kill(d, SIGTERM);
+	cr_assert_eq(status_of(d, "versions"), 0);
+	cr_assert_eq(status_of(d, "unread"), 0);
+}
+
 static int pin_by(int sock, const char *ref, const char *pin)
 {
 	return RAW_ASK(sock, "pin_version", TEXT("ref", ref), TEXT("pin", pin));

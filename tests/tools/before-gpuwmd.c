@@ -134,7 +134,20 @@ static void tear(unsigned slot)
 		die("the state can't be written");
 }
 
-static void make_format(unsigned format)
+/* FROM=TO, of the same length: in place of the first FROM of the payload. */
+static void replace_text(char *payload, size_t bytes, const char *texts)
+{
+	const char *to = strchr(texts, '=');
+	const size_t length = to ? (size_t)(to - texts) : 0;
+	char *found = to ? memmem(payload, bytes, texts, length) : NULL;
+
+	if (!found || strlen(to + 1) != length)
+		die("there is no such text in the state, or the other one is not as long");
+	memcpy(found, to + 1, length);
+}
+
+/* The younger slot, with its digest. texts: as above; NULL: the payload stays. */
+static void rewrite(unsigned format, const char *texts)
 {
 	unsigned slot = younger();
 	struct header header = header_read(slot);
@@ -145,12 +158,15 @@ static void make_format(unsigned format)
 
 	if (!payload || pread(fd, payload, header.bytes, at + (off_t)sizeof header) != (ssize_t)header.bytes)
 		die("the state can't be read");
+	if (texts)
+		replace_text(payload, header.bytes, texts);
 	header.format = format;
 	header.digest = (struct digest){0};
 	digest_update(&sum, 0, &header, sizeof header);
 	digest_update(&sum, sizeof header, payload, header.bytes);
 	header.digest = digest_final(&sum, sizeof header + header.bytes);
-	if (pwrite(fd, &header, sizeof header, at) != sizeof header)
+	if (pwrite(fd, &header, sizeof header, at) != sizeof header ||
+	    pwrite(fd, payload, header.bytes, at + (off_t)sizeof header) != (ssize_t)header.bytes)
 		die("the state can't be written");
 	free(payload);
 }
@@ -173,7 +189,9 @@ static void act(char *line)
 		tear(0);
 		tear(1);
 	} else if (strcmp(word, "format") == 0) {
-		make_format((unsigned)strtoul(value, NULL, 10));
+		rewrite((unsigned)strtoul(value, NULL, 10), NULL);
+	} else if (strcmp(word, "text") == 0) {
+		rewrite(header_read(younger()).format, value);
 	} else if (strcmp(word, "program") == 0) {
 		program = strdup(value);
 	} else if (strcmp(word, "env") == 0) {

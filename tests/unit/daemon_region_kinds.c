@@ -326,6 +326,10 @@ static int restart(void)
 	r = snapshot_take(&(struct snapshot_stored){w.buffer.data, w.buffer.size, 1}, &fds, &back.snapshot,
 			  &back.lost, &ledger.error);
 	message_writer_clear(&w);
+	if (r == 0 && back.unread.first) {
+		ledger.error = back.unread.first->why;
+		r = ledger.error.code;
+	}
 	return r;
 }
 

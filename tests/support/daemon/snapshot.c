@@ -114,7 +114,8 @@ void back_open(void)
 	back.snapshot = (struct snapshot){.registry = back.registry,
 					  .devices = &back.devices,
 					  .claims = back.claims,
-					  .quota = ledger.quota};
+					  .quota = ledger.quota,
+					  .unread = &back.unread};
 	back.lost = 0;
 	fake_taken = fake_looked = fake_looked_sealed = fake_looked_bytes = 0;
 	ledger.error = (struct error){0};
@@ -127,6 +128,7 @@ void back_clear(void)
 	for (size_t i = 0; i < back.devices.count; i++)
 		cr_expect_eq(back.devices.devices[i]->used, 0);
 	device_table_clear(&back.devices);
+	unread_records_clear(&back.unread);
 }
 
 int back_take(const void *data, size_t bytes)

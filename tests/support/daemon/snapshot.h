@@ -40,6 +40,7 @@ struct back {
 	struct snapshot snapshot;
 	struct registry *registry;
 	struct claim_table *claims;
+	struct unread_records unread;
 	uint64_t lost;
 };
 extern struct back back;
