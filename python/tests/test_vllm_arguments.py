@@ -18,6 +18,7 @@ class ModelConfig:
     seed: int = 0
     enable_prompt_embeds: bool = False
     folded: bool = False
+    sorted: bool | None = None
 
 
 @dataclasses.dataclass
@@ -51,6 +52,8 @@ def others(config: Any = None, is_draft: bool = False, **model: Any) -> str:
 
 def test_an_engine_of_defaults_has_nothing() -> None:
     assert others() == ""
+    assert others(sorted=False) == ""  # vLLM has filled it in
+    assert others(sorted=True) != ""
 
 
 def test_harmless_fields_do_not_count() -> None:

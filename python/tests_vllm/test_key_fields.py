@@ -189,7 +189,6 @@ def test_engines_that_differ_in_what_is_harmless_share(checkpoints: pathlib.Path
         *("--max-logprobs", "3", "--generation-config", "vllm"),
     )
     assert layout(first) == layout(second)
-    assert "others" not in layout(first)
 
 
 def test_an_argument_that_is_in_no_table_counts(
@@ -200,7 +199,7 @@ def test_an_argument_that_is_in_no_table_counts(
     kept = tuple(each for each in harmless.FIELDS if each != "ModelConfig.max_logprobs")
     monkeypatch.setattr(harmless, "FIELDS", kept)
     found = layout(served(checkpoints / "dense", "--max-logprobs", "3"))
-    assert found["others"] == '{"ModelConfig.max_logprobs":3}'
+    assert '"ModelConfig.max_logprobs":3' in found["others"]
 
 
 def test_all_fields_of_this_vllm_are_in_a_table() -> None:

@@ -56,9 +56,12 @@ class Field(NamedTuple):
     default: Any
 
     def is_changed(self) -> bool:
-        """Whether the value is another one than the default. All empty values are the same."""
+        """Whether the value is another one than the default. All empty values are the same, and
+        False is the same as an empty default: vLLM fills that in."""
         value, default = texts.plain(self.value), texts.plain(self.default)
-        return bool(value != default and not (value in _EMPTY and default in _EMPTY))
+        if default in _EMPTY:
+            return not (value is False or value in _EMPTY)
+        return bool(value != default)
 
 
 def others(vllm_config: Any, model_config: Any, is_draft: bool) -> str:
