@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from conftest import Daemon, daemon  # noqa: F401  (the fixture of the tests without an engine)
@@ -28,6 +29,17 @@ PLUGINS = {
 SERVING = "tests_vllm.serving"
 # Newer than the release that the tests are pinned to.
 NEW = not importlib.metadata.version("vllm").startswith("0.25.")
+
+
+def serve_parser() -> Any:
+    """The parser of `vllm serve`."""
+    try:
+        from vllm.entrypoints.common import cli_args
+    except ImportError:
+        from vllm.entrypoints.openai import cli_args
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    return cli_args.make_arg_parser(FlexibleArgumentParser())
 
 
 @pytest.fixture(scope="session", autouse=True)

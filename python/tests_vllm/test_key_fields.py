@@ -11,7 +11,7 @@ import torch
 import gpuwm
 from gpuwm.vllm import arguments, backends, differences, identity, keys, variables
 
-from .conftest import NEW
+from .conftest import NEW, serve_parser
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
@@ -166,15 +166,9 @@ def test_a_variable_of_the_table_is_read_as_vllm_reads_it(
 def served(folder: pathlib.Path, *given: str) -> Any:
     """The configuration that `vllm serve` makes of these arguments."""
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    if NEW:
-        from vllm.entrypoints.common import cli_args
-    else:
-        from vllm.entrypoints.openai import cli_args
-    parser = cli_args.make_arg_parser(FlexibleArgumentParser())
     always = ["--model", str(folder), "--skip-tokenizer-init", "--dtype", "bfloat16"]
-    args = parser.parse_args([*always, "--max-model-len", "64", *given])
+    args = serve_parser().parse_args([*always, "--max-model-len", "64", *given])
     return AsyncEngineArgs.from_cli_args(args).create_engine_config()
 
 

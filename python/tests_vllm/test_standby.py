@@ -19,14 +19,13 @@ from gpuwm.vllm import processes, serving_arguments
 from gpuwm.vllm import record as records
 from gpuwm.vllm.gate import Gate
 
+from .conftest import serve_parser
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
 
 def parsed(given: list[str]) -> Any:
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-    return make_arg_parser(FlexibleArgumentParser()).parse_args(given)
+    return serve_parser().parse_args(given)
 
 
 def test_vllm_reads_the_arguments_as_they_are_meant(tmp_path: pathlib.Path) -> None:
