@@ -403,9 +403,8 @@ static void check(const struct ledger *l)
 	must(again.lost == 0 || l->unread.count > 0, "what was there is lost");
 	must(again.unread.count <= l->unread.count, "what was there can't be read");
 	ledger_put(&again, &after);
-	must(l->unread.count > 0 ||
-		     (before.buffer.size == after.buffer.size &&
-		      memcmp(before.buffer.data, after.buffer.data, after.buffer.size) == 0),
+	must(l->unread.count > 0 || (before.buffer.size == after.buffer.size &&
+				     memcmp(before.buffer.data, after.buffer.data, after.buffer.size) == 0),
 	     "what was put came back otherwise");
 	message_writer_clear(&before);
 	message_writer_clear(&after);
