@@ -66,7 +66,7 @@ def _refused(vllm_config: Any, model_config: Any) -> Iterator[Refused]:
             "--enable-elastic-ep",
             "it writes into the weights as ranks come and go, and the weights are read-only",
         )
-    preserved = getattr(vllm_config.model_config, "sleep_preserve_parameter_names", None)
+    preserved = getattr(model_config, "sleep_preserve_parameter_names", None)
     if preserved:
         yield Refused(
             f"--sleep-preserve-parameter-names {' '.join(preserved)}",
