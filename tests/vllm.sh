@@ -1,6 +1,7 @@
 #!/bin/sh
-# gpuwm's loader in vLLM, on a CPU: tests/vllm.sh BUILD [next] [ARGUMENT OF PYTEST...]
-# "next": in the newest vLLM with which these tests have run. The first time it needs a package index: scripts/venv.
+# gpuwm's loader in vLLM, on a CPU: tests/vllm.sh BUILD [next|middle] [ARGUMENT OF PYTEST...]
+# "next": in the newest vLLM with which these tests have run; "middle": in one between that and the oldest. The first time it
+# needs a package index: scripts/venv.
 set -eu
 build=$(cd "$1" && pwd)
 shift
@@ -10,10 +11,12 @@ if ldd "$build/lib/libgpuwm-client.so" | grep -q libasan; then
 	exit 77
 fi
 which=vllm
-if [ "${1:-}" = next ]; then
-	which=vllm-next
+case ${1:-} in
+next | middle)
+	which=vllm-$1
 	shift
-fi
+	;;
+esac
 venv=$(scripts/venv $which) || { echo "scripts/venv: build/venv-$which could not be made"; exit 1; }
 PATH=$venv/bin:$PATH
 cd python

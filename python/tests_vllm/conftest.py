@@ -29,6 +29,7 @@ PLUGINS = {
 SERVING = "tests_vllm.serving"
 # Newer than the release that the tests are pinned to.
 NEW = not importlib.metadata.version("vllm").startswith("0.25.")
+RELEASE = tuple(int(part) for part in importlib.metadata.version("vllm").split(".")[:2])
 
 
 def serve_parser() -> Any:

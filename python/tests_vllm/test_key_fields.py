@@ -11,7 +11,7 @@ import torch
 import gpuwm
 from gpuwm.vllm import arguments, backends, differences, identity, keys, variables
 
-from .conftest import NEW, serve_parser
+from .conftest import RELEASE, serve_parser
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
 
@@ -152,8 +152,9 @@ def test_the_table_of_variables_has_vllms_defaults(monkeypatch: pytest.MonkeyPat
     assert variables.changed() == {}
     has = {name: getattr(envs, name) for name in variables.LAYOUT if name in dir(envs)}
     moved = {name for name, value in has.items() if value != variables.LAYOUT[name].default}
-    # vLLM 0.33 switched two off that 0.25 has on.
-    assert moved == ({"VLLM_ROCM_USE_AITER_FP4BMM", "VLLM_ROCM_USE_AITER_FP8BMM"} if NEW else set())
+    # vLLM 0.33 switched two off that older releases have on.
+    off = {"VLLM_ROCM_USE_AITER_FP4BMM", "VLLM_ROCM_USE_AITER_FP8BMM"}
+    assert moved == (off if RELEASE >= (0, 33) else set())
 
 
 def test_a_variable_of_the_table_is_read_as_vllm_reads_it(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gc
+import importlib.util
 import itertools
 import pathlib
 from collections.abc import Callable, Coroutine, Iterator
@@ -16,7 +17,6 @@ import pytest
 import gpuwm
 import gpuwm.vllm
 
-from .conftest import NEW
 from .steps import BLOCK, END, LONGEST, other
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
@@ -126,7 +126,7 @@ def _routes() -> list[Any]:
     from vllm.entrypoints.serve.dev.rpc.api_router import router as rpc
     from vllm.entrypoints.serve.dev.sleep.api_router import router as sleep
 
-    if NEW:
+    if importlib.util.find_spec("vllm.entrypoints.rl") is not None:  # 0.32
         from vllm.entrypoints.rl.online.api_router import router as pause
     else:
         from vllm.entrypoints.serve.dev.rlhf.api_router import router as pause
