@@ -77,7 +77,14 @@ def plugin(tmp_path: pathlib.Path) -> pathlib.Path:
 
 def read(what: pathlib.Path | str, plugin: pathlib.Path, **environment: str) -> tuple[int, str]:
     """What `scripts/engines read` says of a wheel."""
-    own = ["--plugin", plugin, "--facts", plugin / "facts", "--cache", plugin / "cache"]
+    own: list[str | pathlib.Path] = [
+        "--plugin",
+        plugin,
+        "--facts",
+        plugin / "facts",
+        "--cache",
+        plugin / "cache",
+    ]
     ran = subprocess.run(
         [wheels.ROOT / "scripts" / "engines", "read", what, *own],
         check=False,

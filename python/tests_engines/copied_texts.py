@@ -31,18 +31,20 @@ def committed(texts: Texts) -> Facts:
     return found
 
 
-def without(texts: Texts, dotted: str) -> Texts:
-    """A copy in which this function or class has another name where it is defined."""
-    names = Names(texts)
-    found = names.find(dotted)
-    assert found is not None
-    assert found.node is not None, dotted
-    source, name = names.source(found), dotted.rpartition(".")[2]
-    other = re.sub(rf"\b(def|class) {name}\b", rf"\1 {name}_of_tomorrow", source, count=1)
-    assert other != source, dotted
-    path = names.path(found.module)
-    assert path is not None
-    return changed(texts, path, source, other)
+def without(texts: Texts, *dotted: str) -> Texts:
+    """A copy in which these functions and classes have other names where they are defined."""
+    for name in sorted(dotted, key=len, reverse=True):  # methods before their classes
+        names = Names(texts)
+        found = names.find(name)
+        assert found is not None
+        assert found.node is not None, name
+        source, last = names.source(found), name.rpartition(".")[2]
+        other = re.sub(rf"\b(def|class) {last}\b", rf"\1 {last}_of_tomorrow", source, count=1)
+        assert other != source, name
+        path = names.path(found.module)
+        assert path is not None
+        texts = changed(texts, path, source, other)
+    return texts
 
 
 def changed(texts: Texts, path: str, before: str, after: str) -> Texts:
