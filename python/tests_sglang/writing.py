@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from sglang.srt import runtime_context
 from sglang.srt.elastic_ep.expert_backup_client import ExpertBackupClient
 from sglang.srt.eplb.expert_location_updater import ExpertLocationUpdater
 from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
@@ -27,7 +28,7 @@ def updater(model: torch.nn.Module, model_config: Any) -> WeightUpdater:
         get_model=lambda: model,
         update_model_fields=lambda *_, **__: None,
         recapture_cuda_graph=lambda: None,
-        get_model_runner=lambda: None,
+        get_model_runner=lambda: SimpleNamespace(server_args=runtime_context.get_server_args()),
     )
 
 
