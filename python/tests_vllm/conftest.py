@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 from collections.abc import Iterator
@@ -34,10 +35,11 @@ RELEASE = tuple(int(part) for part in importlib.metadata.version("vllm").split("
 
 def serve_parser() -> Any:
     """The parser of `vllm serve`."""
-    try:
-        from vllm.entrypoints.common import cli_args
-    except ImportError:
-        from vllm.entrypoints.openai import cli_args
+    folders = ("common", "launchers", "openai")  # from the newest release to the oldest
+    modules = (f"vllm.entrypoints.{folder}" for folder in folders)
+    there = [each for each in modules if importlib.util.find_spec(each) is not None]
+    found = [f"{each}.cli_args" for each in there if importlib.util.find_spec(f"{each}.cli_args")]
+    cli_args: Any = importlib.import_module(found[0])
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     return cli_args.make_arg_parser(FlexibleArgumentParser())
