@@ -234,9 +234,9 @@ static int host_vacate(const struct memory_device *device, const struct memory_r
 
 static int host_blank(const struct memory_range *range, struct error *error)
 {
-	return reserve_at(range->base, range->bytes, MAP_FIXED) == MAP_FAILED
-		       ? host_map_failed(range->bytes, error)
-		       : 0;
+	const void *blank = reserve_at(range->base, range->bytes, MAP_FIXED);
+
+	return blank == MAP_FAILED ? host_map_failed(range->bytes, error) : 0;
 }
 
 static int host_remap_all(const struct memory_device *device, const struct memory_range *range,

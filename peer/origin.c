@@ -64,7 +64,7 @@ static bool ask_uid(const struct end *other, const struct end *own, uid_t *ret)
 		struct nlmsghdr header;
 		struct inet_diag_msg told;
 		char attributes[1024]; /* which nobody reads */
-	} answer;
+	} answer = {0};
 	int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	ssize_t bytes = -1;
 

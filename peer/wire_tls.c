@@ -264,7 +264,7 @@ static struct posting *posting_for(struct wire_tls *wire, const struct header *h
 static int receive_chunk(struct wire_tls *wire, struct link *link, struct error *error)
 {
 	struct posting *posting;
-	struct header header;
+	struct header header = {0};
 	int r = link_read(link, &header, sizeof(header), INBOX_WAIT_MS, error);
 
 	if (r < 0)

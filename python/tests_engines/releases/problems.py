@@ -23,8 +23,6 @@ WITH = {
     "sglang.srt.managers.io_struct.BeginWeightUpdateReqOutput": (_MANAGER, "begin_weight_update")
 }
 _WORKER = "vllm.v1.worker.gpu_worker.Worker"
-# Methods of ours that only refuse. A release that does not call them lacks nothing.
-REFUSING = {"trainer_send_weights"}
 
 
 ANY = "*"  # a problem of no module
@@ -179,7 +177,7 @@ def _override(facts: Facts, override: Override) -> Iterator[str]:
     if theirs_text is None:
         if not methods:
             yield f"{title}: there is no {override.base}"
-        elif override.declared and override.method not in REFUSING:
+        elif override.declared:
             yield f"{title} is gone"
         return
     pair = [_arguments_of(text, _is_bound(text)) for text in (override.signature, theirs_text)]
