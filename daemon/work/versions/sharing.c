@@ -161,10 +161,10 @@ static void taint_holders(struct work *work, struct segment *segment, const stru
 {
 	segment->damaged = true;
 	for (const struct segment_hold *hold = segment->holds; hold; hold = hold->next) {
-		const struct version *version = hold->version;
-		const enum version_state state = version->state;
+		const enum version_state state = hold->version->state;
+		const bool is_tainted = except && except == hold->version;
 
-		if (version != except && (state == VERSION_READY || state == VERSION_RETIRING))
+		if (!is_tainted && (state == VERSION_READY || state == VERSION_RETIRING))
 			versions_taint(work, hold->version, segment_hold_part(hold), why);
 	}
 }
