@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, overload
 
-from . import _lease, _needs, _park, _received, _save, _switch
+from . import _lease, _needs, _received, _save, _switch
 from ._c import lib, threads
 from ._c.handle import Handle
 from ._tensors import Tensors
@@ -98,22 +98,22 @@ class Mapping(Tensors):
     # ---- without its memory for a while ----
 
     def park(self) -> None:
-        """Gives the memory back, and keeps its addresses: see gpuwm._park.park."""
-        _park.park(self)
+        """Gives the memory back, and keeps its addresses: see gpuwm._lease.park."""
+        _lease.park(self._held())
 
     def unpark(self, wait: float | None = None) -> None:
-        """Has the memory again, at the same addresses: see gpuwm._park.unpark."""
-        _park.unpark(self, wait)
+        """Has the memory again, at the same addresses: see gpuwm._lease.unpark."""
+        _lease.unpark(self._held(), wait)
 
     async def unpark_async(self, wait: float | None = None) -> None:
         """Does what unpark does, without blocking the event loop. If it is cancelled, the call goes
         on in its thread."""
-        await threads.awaited(lambda: _park.unpark(self, wait))
+        await threads.awaited(lambda: self.unpark(wait))
 
     @property
     def parked(self) -> bool:
         """Whether it is parked."""
-        return _park.is_parked(self)
+        return _lease.is_parked(self._held())
 
     # ---- its end ----
 

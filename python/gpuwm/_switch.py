@@ -7,8 +7,8 @@ import ctypes
 import errno
 import fnmatch
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import errors
 from ._c import abi, lib
@@ -232,22 +232,30 @@ def _refresh_extra_states(mapping: Tensors, before: Version) -> None:
         extra_state.refresh(mapping, before)
 
 
-def _record_of(mapping: Tensors) -> bytes | None:
-    """The record of the mapping's version, if a module lies on it as an image."""
-    if f"{__package__}.image._switched" not in sys.modules:
-        return None
-    from .image import _switched
+class OfImages(NamedTuple):
+    """What gpuwm.image says of a switch.
 
-    return _switched.record_of(mapping)
+    - record_of: the record of the mapping's version, if a module lies on it as an image.
+    - warn: of what the mapping's version has in another way than the version before, of which this
+      is the record.
+    """
+
+    record_of: Callable[[Tensors], bytes | None]
+    warn: Callable[[Tensors, Version, bytes, Sequence[str]], None]
+
+
+images: list[OfImages] = []  # gpuwm.image enters itself: it imports this module
+
+
+def _record_of(mapping: Tensors) -> bytes | None:
+    return images[0].record_of(mapping) if images else None
 
 
 def _tell_of_values(
     mapping: Tensors, before: Version, record: bytes | None, stale: Sequence[str]
 ) -> None:
     if record is not None:
-        from .image import _switched
-
-        _switched.warn(mapping, before, record, stale)
+        images[0].warn(mapping, before, record, stale)
 
 
 def _not_refreshable(tensor: torch.Tensor, source: torch.Tensor) -> str | None:

@@ -6,7 +6,7 @@ import fnmatch
 import weakref
 from collections.abc import Sequence
 
-from .. import errors
+from .. import _switch, errors
 from .._c.handle import Handle
 from .._mapping import Mapping as Attached
 from .._tensors import Tensors
@@ -61,3 +61,6 @@ def _told(mapping: Attached, before: Version, text: bytes, stale: Sequence[str])
         for name, line in _compare.differences(old, new)
         if not any(fnmatch.fnmatchcase(name, glob) for glob in stale)
     ]
+
+
+_switch.images.append(_switch.OfImages(record_of, warn))
