@@ -113,7 +113,7 @@ class Run:
         shared = {**options, "load_format": "gpuwm"}
         begin = sum(self.gpus.settled_mib())
         own = self._one("own", options, begin)
-        # Engines that outlived a part would hold its version, and the next part's could not have it.
+        # Engines that outlived a part would hold its version, and the next part could not have it.
         with contextlib.ExitStack() as ends:
             first_engine = Engine(self, "first", shared)
             ends.callback(first_engine.end)
