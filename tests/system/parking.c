@@ -44,22 +44,8 @@ static void leave(struct worker *w)
 	gpuwm_close(w->client);
 }
 
-static struct gpuwmd *with_v1(void)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
-	return d;
-}
-
-static void stop(struct gpuwmd *d)
-{
-	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
-}
-
-#define PARKING_TEST(name) GPUWMD_TEST_BY(parking, name, with_v1(), stop)
-#define RETIRING_TEST(name) GPUWMD_TEST_BY(parking, name, with_v1(), gpuwmd_stop_empty)
+#define PARKING_TEST(name) GPUWMD_TEST_BY(parking, name, tiers_begin(), tiers_end)
+#define RETIRING_TEST(name) GPUWMD_TEST_BY(parking, name, tiers_begin(), gpuwmd_stop_empty)
 
 /* ---- there and back ------------------------------------------------------ */
 
@@ -199,7 +185,7 @@ PARKING_TEST(what_is_parked_is_not_for_use)
 }
 
 GPUWMD_TEST_IF(parking, private_writes_are_not_lost,
-	       SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU has no private writes"), with_v1(), stop)
+	       SKIP_UNLESS(backend() == BACKEND_HOST, "a GPU has no private writes"), tiers_begin(), tiers_end)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
 	struct gpuwm_client *client = client_new();

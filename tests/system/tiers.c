@@ -8,22 +8,8 @@
 
 SYSTEM_SUITE(tiers);
 
-static struct gpuwmd *with_v1(void)
-{
-	struct gpuwmd *d = gpuwmd_start(NULL);
-
-	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
-	return d;
-}
-
-static void stop(struct gpuwmd *d)
-{
-	DROP(d, "m@v1");
-	gpuwmd_stop_empty(d);
-}
-
-#define TIER_TEST(name) GPUWMD_TEST_BY(tiers, name, with_v1(), stop)
-#define GPU_TIER_TEST(name) FAKECUDA_TEST(tiers, name, with_v1(), stop)
+#define TIER_TEST(name) GPUWMD_TEST_BY(tiers, name, tiers_begin(), tiers_end)
+#define GPU_TIER_TEST(name) FAKECUDA_TEST(tiers, name, tiers_begin(), tiers_end)
 
 /* ---- there and back ---------------------------------------------------- */
 

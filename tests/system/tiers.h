@@ -5,6 +5,9 @@
 #include "kept.h"
 #include "region_raw.h"
 
+/* A gpuwmd with m@v1, which is LARGE(1); tiers_end drops it and stops gpuwmd. */
+struct gpuwmd *tiers_begin(void);
+void tiers_end(struct gpuwmd *d);
 /* Whether m@TAG lies on this tier, and moves to no other one. */
 bool lies_on(struct gpuwmd *d, const char *tag, const char *tier);
 /* Moves it, and waits for that. */

@@ -11,6 +11,20 @@ static bool is(const json_t *version, const char *key, const char *text, const c
 	return strcmp(has ? has : otherwise, text) == 0;
 }
 
+struct gpuwmd *tiers_begin(void)
+{
+	struct gpuwmd *d = gpuwmd_start(NULL);
+
+	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	return d;
+}
+
+void tiers_end(struct gpuwmd *d)
+{
+	DROP(d, "m@v1");
+	gpuwmd_stop_empty(d);
+}
+
 bool lies_on(struct gpuwmd *d, const char *tag, const char *tier)
 {
 	json_t *version = version_entry(d, "m", tag);
