@@ -32,7 +32,7 @@ int method_park(struct request *request, const void *given, struct error *error)
 static int unpark_answer(const struct request *request, const struct lease_wanted *wanted,
 			 struct lease_later *ret_later, struct error *error)
 {
-	const struct lease *lease = own_lease(request, wanted->lease, error);
+	struct lease *lease = own_lease(request, wanted->lease, error);
 	struct lease_found found;
 	int r;
 
@@ -48,7 +48,7 @@ static int unpark_answer(const struct request *request, const struct lease_wante
 	r = version_check_replica(found.version, found.replica, error);
 	if (r < 0)
 		return r;
-	leases_unpark(&request->server->work, lease_by_id(request->server->ledger.registry, lease->id));
+	leases_unpark(&request->server->work, lease);
 	lease_tell_fds(request, &found, lease->id);
 	return 0;
 }

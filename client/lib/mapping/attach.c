@@ -47,6 +47,14 @@ static int unmap_unused(struct mapped_part *part)
 	return r < 0 ? r : 0;
 }
 
+/* Of a mapping that ends. */
+static void end_parking(struct gpuwm_mapping *mapping)
+{
+	if (mapping->parked)
+		mapped_part_forget_parked(mapping->part);
+	mapping->parked = false;
+}
+
 /* On the reaper's thread. The lease ends after the memory is unmapped: what is in use counts as used. */
 static int end_unused(struct keep *keep)
 {
@@ -54,9 +62,7 @@ static int end_unused(struct keep *keep)
 		(struct gpuwm_mapping *)((char *)keep - offsetof(struct gpuwm_mapping, keep));
 	int r;
 
-	if (mapping->parked)
-		mapped_part_forget_parked(mapping->part);
-	mapping->parked = false;
+	end_parking(mapping);
 	r = unmap_unused(mapping->part);
 	if (r < 0)
 		return r;
@@ -76,10 +82,7 @@ void mapping_init(struct gpuwm_mapping *mapping, struct mapped_part *part)
 
 int mapping_check_awake(const struct gpuwm_mapping *mapping, struct error *error)
 {
-	if (!mapping->parked)
-		return 0;
-	return error_set(error, -ENODATA, "unpark it first", "%s is parked: nothing is mapped",
-			 mapping->part->label);
+	return mapping->parked ? mapped_part_is_away(mapping->part, error) : 0;
 }
 
 static int announce_now(struct gpuwm_mapping *mapping, const char *address, struct error *error)
@@ -196,9 +199,7 @@ int gpuwm_detach(struct gpuwm_mapping *mapping)
 		r = check_unused(mapping, &error);
 	if (r < 0)
 		return client_fail(&error);
-	if (mapping->parked)
-		mapped_part_forget_parked(mapping->part);
-	mapping->parked = false;
+	end_parking(mapping);
 	r = mapped_part_drop(mapping->part, &error);
 	if (r < 0) {
 		keep_put_back(&mapping->keep);

@@ -53,11 +53,15 @@ int mapped_part_populate(struct mapped_part *part, struct error *error)
 	return part->device.ops->populate(&part->device, part->segments, part->segment_count, error);
 }
 
+int mapped_part_is_away(const struct mapped_part *part, struct error *error)
+{
+	return error_set(error, -ENODATA, "unpark it first", "%s is parked: nothing is mapped", part->label);
+}
+
 int mapped_part_check(const struct mapped_part *part, struct error *error)
 {
 	if (part->vacated)
-		return error_set(error, -ENODATA, "unpark it first", "%s is parked: nothing is mapped",
-				 part->label);
+		return mapped_part_is_away(part, error);
 	if (!part->lost)
 		return 0;
 	return error_set(

@@ -126,6 +126,8 @@ int mapped_part_open_copy(struct mapped_part *part, const struct memory_copy *co
 /* Fails with -ENOTSUP if nothing else can be mapped at the part's addresses, because it is a copy by CUDA IPC. */
 int mapped_part_check_moves(const struct mapped_part *part, struct error *error);
 
+/* Says that the part is parked. Returns -ENODATA. */
+int mapped_part_is_away(const struct mapped_part *part, struct error *error);
 /* Fails with -ENOTRECOVERABLE if the part is lost, and with -ENODATA if it is parked: nothing is there. */
 int mapped_part_check(const struct mapped_part *part, struct error *error);
 
