@@ -199,6 +199,24 @@ const char *checkpoint_write(struct gpuwmd *d, const char *name, const struct ch
 	return path;
 }
 
+const char *checkpoint_write_flipped(struct gpuwmd *d, const char *name, const struct checkpoint *c,
+				     uint64_t offset)
+{
+	const char *path = checkpoint_write(d, name, c);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	uint64_t header;
+	uint8_t byte;
+	off_t at;
+
+	cr_assert_eq(pread(fd, &header, sizeof header, 0), (ssize_t)sizeof header);
+	at = (off_t)(sizeof header + header + offset);
+	cr_assert_eq(pread(fd, &byte, 1, at), 1);
+	byte ^= 1;
+	cr_assert_eq(pwrite(fd, &byte, 1, at), 1);
+	close(fd);
+	return path;
+}
+
 int publish_begin_with(struct gpuwm_client *client, const struct gpuwm_publish_options *options,
 		       const struct checkpoint *c, struct gpuwm_publish **ret_publish)
 {

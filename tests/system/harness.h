@@ -230,6 +230,9 @@ void checkpoint_specs(const struct checkpoint *c, struct gpuwm_tensor_spec *ret_
 uint64_t checkpoint_bytes(const struct checkpoint *c);
 /* Writes d->root/NAME.safetensors; the path is valid until the next call. */
 const char *checkpoint_write(struct gpuwmd *d, const char *name, const struct checkpoint *c);
+/* The same, but one bit of the byte that lies so far into the tensors' data. */
+const char *checkpoint_write_flipped(struct gpuwmd *d, const char *name, const struct checkpoint *c,
+				     uint64_t offset);
 /* Writes a file of these bytes beneath the root, making folders; the same. */
 const char *file_write(struct gpuwmd *d, const char *name, const void *data, size_t bytes);
 /* A safetensors file of this header text and `bytes` zero bytes of data. */

@@ -17,22 +17,8 @@ SYSTEM_SUITE(share_with);
 /* LARGE(1), but for one byte of CHANGED if `changed`. */
 static const char *checkpoint(struct gpuwmd *d, const char *name, bool changed)
 {
-	const char *path = checkpoint_write(d, name, LARGE(1));
-	uint64_t header;
-	uint8_t byte;
-	off_t at;
-	int fd;
-
-	if (!changed)
-		return path;
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	cr_assert_eq(pread(fd, &header, sizeof header, 0), (ssize_t)sizeof header);
-	at = (off_t)(8 + header + 5 * SEGMENT + 100);
-	cr_assert_eq(pread(fd, &byte, 1, at), 1);
-	byte ^= 1;
-	cr_assert_eq(pwrite(fd, &byte, 1, at), 1);
-	close(fd);
-	return path;
+	return changed ? checkpoint_write_flipped(d, name, LARGE(1), 5 * SEGMENT + 100)
+		       : checkpoint_write(d, name, LARGE(1));
 }
 
 static int begin(struct gpuwmd *d, const char *source, const char *name, const char *with, uint64_t segment,
