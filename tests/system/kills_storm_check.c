@@ -15,8 +15,8 @@
 
 /* ---- anchors ----------------------------------------------------------------------------
  *
- * The only node of this world is gpuwmd itself. A version that was taken is there as long as that node has its content: after a keeper's
- * death it is, when the anchors have come back from their files. */
+ * The only node of this world is gpuwmd itself. A version that was taken is there as long as that node has its content. After a
+ * keeper's death that is so again when the anchors have come back from their files. */
 
 static const char *anchor_ref(uint32_t seed)
 {

@@ -25,7 +25,7 @@ from typing import Any
 
 from .. import errors
 
-# Those of which all that gpuwm overrides, calls or guards was looked at.
+# The releases in which we have looked at everything that gpuwm overrides, calls or guards.
 SUPPORTED = (
     *("0.25.1", "0.26.0", "0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0"),
 )

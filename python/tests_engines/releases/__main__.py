@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
         if chosen.what == "check":
             return check(chosen.facts)
     except wheels.NoAnswer as error:
-        # Nothing is wrong with us if a package index does not answer today.
+        # A package index that does not answer is no fault of the plugins.
         print(f"{'skipped' if chosen.what == 'today' else 'FAIL'}: {error}")
         return SKIPPED if chosen.what == "today" else 1
     except wheels.Unreadable as error:
