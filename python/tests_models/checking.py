@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import io
 import itertools
+import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -275,7 +276,9 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:WORDS].replace("\n", " ")
+    """Without the folder where this machine has its packages."""
+    text = re.sub(r"/\S*/site-packages/", "", f"{type(error).__name__}: {error}")
+    return text[:WORDS].replace("\n", " ")
 
 
 def _traced(error: BaseException) -> str:
