@@ -97,11 +97,44 @@ def test_layers_are_made_narrow_where_no_argument_does_it() -> None:
     with timm_models._narrow_layers(8):
         image, groups = nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3, groups=64)
         norm, last = nn.BatchNorm2d(64), nn.Linear(in_features=64, out_features=10)
+        by_groups = nn.GroupNorm(32, 64)
+    assert (by_groups.num_groups, by_groups.num_channels) == (4, 8)
     assert (image.in_channels, image.out_channels) == (3, 8)
     assert (groups.in_channels, groups.groups) == (8, 8)
     assert norm.num_features == 8
     assert (last.in_features, last.out_features) == (8, 10)
     assert nn.Linear(64, 64).in_features == 64
+
+
+def test_layers_that_a_class_is_given_are_as_narrow_as_its_arguments() -> None:
+    from tests_models import timm_models
+
+    rule = dataclasses.replace(FEWER, divide=16)
+    model: Any = timm_models.NarrowWithin("vit_base_mci_224", rule).make()
+    given = model.patch_embed.backbone
+    widths = {each.out_channels for each in given.modules() if isinstance(each, nn.Conv2d)}
+    assert model.embed_dim == max(widths) == 768 / 16
+    assert nn.Linear(64, 64).in_features == 64
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224"])
+def test_no_rule_of_a_model_comes_twice(name: str) -> None:
+    from tests_models import timm_models
+
+    rules = [each.rule for each in timm_models.recipes(name)]
+    assert len(set(rules)) == len(rules)
+
+
+def test_arguments_that_a_rule_leaves_as_they_are_stay_defaults() -> None:
+    """A size of images that a class has by default is not that of every model of the class."""
+    from tests_models import timm_models
+
+    assert "img_size" not in timm_models.smaller_arguments("hiera_base_abswin_256", FEWER)
+
+
+def test_words_name_no_folder_of_a_machine() -> None:
+    error = ImportError("no natten (/home/me/lib/python3.11/site-packages/natten/__init__.py)")
+    assert checking._words(error) == "ImportError: no natten (natten/__init__.py)"
 
 
 @pytest.mark.parametrize(

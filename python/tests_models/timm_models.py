@@ -27,6 +27,12 @@ CLASSES = 16
 SIDES = (96, 224)  # of images, for models that take any
 AS_IT_IS_AFTER = 4  # rules
 DIVISORS = (8, 4, 2)  # of layers, where no rule makes the model small
+# Rules for models whose functions give layers to the class.
+WITHIN = tuple(
+    dataclasses.replace(shrink.FIRST, divide=divide, images=images)
+    for images in (True, False)
+    for divide in (16, 8)
+)
 # Parameters of timm's builder that are not the model's.
 BUILDER = frozenset(inspect.signature(build_model_with_cfg).parameters) - {"kwargs"}
 
@@ -66,26 +72,64 @@ class Narrow:
         return model
 
 
+@dataclasses.dataclass(frozen=True)
+class NarrowWithin:
+    """timm's name, where its function makes layers of its own, and gives them to the class: these
+    become narrower by as much as the rule divides the arguments of the class."""
+
+    name: str
+    by: shrink.Rule
+
+    @property
+    def rule(self) -> str:
+        return f"{self.by}, widths of given layers/{self.by.divide}"
+
+    def make(self) -> nn.Module:
+        constructors = _constructors()
+
+        def build(*given: Any, **named: Any) -> nn.Module:
+            with _constructed_by(constructors):
+                return _build(self.by, *given, **named)
+
+        with _narrow_layers(self.by.divide), _builder(build):
+            model: nn.Module = timm.create_model(self.name)
+        return model
+
+
 # The parameters of constructors that are widths, by their places after `self`.
 WIDTHS: dict[Any, dict[str, int]] = {
     nn.Conv2d: {"in_channels": 0, "out_channels": 1, "groups": 6},
     nn.Linear: {"in_features": 0, "out_features": 1},
     nn.BatchNorm2d: {"num_features": 0},
+    nn.GroupNorm: {"num_groups": 0, "num_channels": 1},
     nn.LayerNorm: {"normalized_shape": 0},
 }
 
 
+def _constructors() -> dict[Any, Any]:
+    return {kind: kind.__init__ for kind in WIDTHS}
+
+
 @contextlib.contextmanager
-def _narrow_layers(by: int) -> Iterator[None]:
-    """Divides each width that is a multiple of the number."""
-    before = {kind: kind.__init__ for kind in WIDTHS}
-    for kind, places in WIDTHS.items():
-        kind.__init__ = functools.partialmethod(_narrower, kind.__init__, places, by)
+def _constructed_by(constructors: dict[Any, Any]) -> Iterator[None]:
+    before = _constructors()
+    for kind, constructor in constructors.items():
+        kind.__init__ = constructor
     try:
         yield
     finally:
         for kind, constructor in before.items():
             kind.__init__ = constructor
+
+
+def _narrow_layers(by: int) -> contextlib.AbstractContextManager[None]:
+    """Divides each width that is a multiple of the number."""
+    return _constructed_by(
+        {
+            kind: functools.partialmethod(_narrower, kind.__init__, places, by)
+            for kind, places in WIDTHS.items()
+        }
+    )
 
 
 def _narrower(
@@ -119,18 +163,20 @@ def one_of_each_file() -> list[str]:
 
 
 def recipes(name: str) -> Iterator[Recipe]:
-    """By every rule that is new to the model's arguments, as it is, and with narrow layers."""
+    """By every rule that is new to the model's arguments, as it is, with narrow layers where the
+    class is given some, and with narrow layers everywhere."""
     seen: set[str] = set()
+    as_it_is: list[Recipe] = [Named(name, None), *(NarrowWithin(name, by) for by in WITHIN)]
     for rule in shrink.RULES:
         if rule.vocabulary and not rule.filled:  # these models have no vocabulary
             changed = repr(smaller_arguments(name, rule))
             if changed not in seen:
                 seen.add(changed)
                 yield Named(name, rule)
-            if len(seen) == AS_IT_IS_AFTER:
-                yield Named(name, None)
+                if len(seen) == AS_IT_IS_AFTER:
+                    yield from as_it_is
     if len(seen) < AS_IT_IS_AFTER:
-        yield Named(name, None)
+        yield from as_it_is
     yield from (Narrow(name, by) for by in DIVISORS)
 
 
@@ -193,7 +239,7 @@ def _smaller(rule: shrink.Rule, kind: Any, given: dict[str, Any]) -> dict[str, A
     after = shrink.smaller(before, rule)
     if "num_classes" in before:
         after["num_classes"] = CLASSES
-    return {name: each for name, each in after.items() if each is not before[name]}
+    return {name: each for name, each in after.items() if each != before[name]}
 
 
 def inputs(model: nn.Module) -> Iterator[Inputs]:
