@@ -13,7 +13,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import packed_linear
@@ -112,6 +112,53 @@ def fp8_in_rows(weight: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"weight": (weight / scale).to(torch.float8_e4m3fn), "weight_scale": scale}
 
 
+def in_groups(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Codes of four bits, and a scale and a zero for each group of columns; all transposed."""
+    rows = weight.shape[0]
+    groups = weight.T.reshape(-1, BLOCK, rows)
+    low, high = groups.amin(1, keepdim=True), groups.amax(1, keepdim=True)
+    scales = ((high - low) / 15).half().float()
+    zeros = (-low / scales).round().clamp(1, 15)
+    codes = (groups / scales + zeros).round().clamp(0, 15)
+    return codes.reshape(-1, rows).long(), scales[:, 0].half(), zeros[:, 0].long()
+
+
+def packed(codes: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """Eight codes of a row in an integer. order: which of them has the lowest bits, and so on."""
+    eights = codes.reshape(len(codes), -1, 8)[..., list(order)]
+    made = (eights << torch.arange(0, 32, 4)).sum(2)
+    return torch.where(made >= 1 << 31, made - (1 << 32), made).to(torch.int32)
+
+
+def as_gptq(weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The first format of GPTQ, whose zeros are less by one."""
+    codes, scales, zeros = in_groups(weight)
+    return {
+        "qweight": packed(codes.T, range(8)).T.contiguous(),
+        "qzeros": packed(zeros - 1, range(8)),
+        "scales": scales,
+        "g_idx": torch.arange(len(codes), dtype=torch.int32) // BLOCK,
+    }
+
+
+def as_awq(weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    codes, scales, zeros = in_groups(weight)
+    order = (0, 2, 4, 6, 1, 3, 5, 7)
+    return {"qweight": packed(codes, order), "qzeros": packed(zeros, order), "scales": scales}
+
+
+def as_packed_quantized(weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    rows = len(weight)
+    groups = weight.reshape(rows, -1, BLOCK)
+    scales = groups.abs().amax(2, keepdim=True) / 7
+    codes = (groups / scales).round().clamp(-8, 7).long() + 8
+    return {
+        "weight_packed": packed(codes.reshape(rows, -1), range(8)),
+        "weight_scale": scales[..., 0],
+        "weight_shape": torch.tensor(weight.shape),
+    }
+
+
 def torchao(name: str) -> Callable[[], Any]:
     def make() -> Any:
         config = getattr(importlib.import_module("torchao.quantization"), name)
@@ -132,6 +179,40 @@ COMPRESSED = {
             "weights": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"},
         }
     },
+}
+INTEGERS = {
+    **COMPRESSED,
+    "format": "pack-quantized",
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {
+                "num_bits": 4,
+                "type": "int",
+                "symmetric": True,
+                "strategy": "group",
+                "group_size": BLOCK,
+            },
+        }
+    },
+}
+# Kernels of torch alone: the fastest ones for CPUs are compiled for 100 s when they are first used.
+GPTQ = {
+    "quant_method": "gptq",
+    "bits": 4,
+    "group_size": BLOCK,
+    "desc_act": False,
+    "sym": False,
+    "backend": "gptq_torch",
+}
+REPACKED = {**GPTQ, "backend": "gptq_torch_aten"}  # into another layout, after loading
+AWQ = {
+    "quant_method": "awq",
+    "bits": 4,
+    "group_size": BLOCK,
+    "zero_point": True,
+    "version": "gemm",
+    "backend": "torch_awq",
 }
 METHODS = {
     "bitsandbytes, 4 bit": Method(
@@ -155,8 +236,14 @@ METHODS = {
     "compressed-tensors, fp8": Method(
         "compressed-tensors", "compressed_tensors", by_hand(COMPRESSED, fp8_in_rows)
     ),
+    "compressed-tensors, integers": Method(
+        "compressed-tensors", "compressed_tensors", by_hand(INTEGERS, as_packed_quantized)
+    ),
     "fp8 in blocks": Method("fp8", None, by_hand(FP8, fp8_in_blocks)),
-    # As GPTQ and AWQ, whose own packages need a GPU to be built.
+    "GPTQ": Method("gptq", "gptqmodel", by_hand(GPTQ, as_gptq)),
+    "GPTQ, repacked": Method("gptq", "gptqmodel", by_hand(REPACKED, as_gptq)),
+    "AWQ": Method("awq", "gptqmodel", by_hand(AWQ, as_awq)),
+    # As those two, without a package.
     "packed integers": Method("packed", None, by_hand(packed_linear.CONFIG, packed_linear.pack)),
 }
 
@@ -191,6 +278,8 @@ def answer_of(ref: str, tmp_path: pathlib.Path) -> tuple[torch.Tensor, list[str]
     return found
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated")  # of optimum
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <finalize")  # gptqmodel's folders
 @pytest.mark.parametrize("kind", METHODS)
 def test_the_remedy_of_a_refusal_shares_the_memory(
     daemon: Daemon, tmp_path: pathlib.Path, kind: str
@@ -231,9 +320,9 @@ def test_shared_buffers_of_an_image_are_refused(daemon: Daemon) -> None:
 
 def test_a_method_that_transformers_lacks_here_is_named(daemon: Daemon) -> None:
     model = plain_model()
-    model.config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    model.config.quantization_config = {"quant_method": "aqlm"}
     gpuwm.image.publish(model, "lacking@image", files=gpuwm.transformers.files(model))
-    with pytest.raises(gpuwm.Unsupported, match=r"quantised \(gptq\), and transformers can't make"):
+    with pytest.raises(gpuwm.Unsupported, match=r"quantised \(aqlm\), and transformers can't make"):
         gpuwm.transformers.from_pretrained("lacking@image")
 
 
