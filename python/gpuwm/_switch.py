@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from ._c.handle import Handle
+    from ._torch import registry
     from ._version import Version
 
 
@@ -33,11 +34,10 @@ def switch(
     key: lib.Key | None = None,
 ) -> Version:
     """Puts another version of the same layout where this one is, and refreshes in place every
-    private copy that `bind` made and that lives. Modules with a `set_extra_state` get that of the
-    new version. A module of an image keeps its plain values: a warning names those that are others
-    in the new version. What was made from the mapping (models, tensors,
-    arrays, captured CUDA graphs) then reads the new bytes. Returns the version that the mapping has
-    now.
+    private copy that `bind`, or an image, made and that lives. Modules with a `set_extra_state` get
+    that of the new version. A module of an image keeps its plain values: a warning names those that
+    are others in the new version. What was made from the mapping (models, tensors, arrays, captured
+    CUDA graphs) then reads the new bytes. Returns the version that the mapping has now.
 
     - ref: None: the name that was attached last, so after `attach("llama@prod")` the mapping
       follows `prod`.
@@ -177,7 +177,8 @@ def _check_unbound(mapping: Tensors, other: Tensors) -> None:
         return
     from ._torch import registry
 
-    names = sorted(bound.name for bound, _ in registry.all_bound(other))
+    bound = (each.name for each, _ in registry.all_bound(other))
+    names = sorted((*bound, *(copied.name for copied, _ in registry.all_copied(other))))
     if names:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         raise errors.Busy(
@@ -201,7 +202,13 @@ def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
     copies: list[Copy] = []
     problems: list[str] = []
     every = list(registry.all_bound(mapping))
-    moving = {id(tensor) for _, tensor in every}
+    others = list(registry.all_copied(mapping))
+    moving = {id(tensor) for _, tensor in (*every, *others)}
+    wanted: list[tuple[registry.Bound | registry.Copied, torch.Tensor]] = [
+        (copied, tensor)
+        for copied, tensor in others
+        if not any(fnmatch.fnmatchcase(copied.name, glob) for glob in stale)
+    ]
     for bound, tensor in every:
         if any(fnmatch.fnmatchcase(bound.name, glob) for glob in stale):
             continue
@@ -212,10 +219,12 @@ def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
             if not bound.has(tensor):
                 problems.append(f"{bound.name} was shared, and has memory of its own now")
             continue
-        source = mapping.torch(bound.source)
-        if why := _not_refreshable(tensor, source):
-            problems.append(f"private copy {bound.name} {why}")
-        copies.append((bound.name, tensor, source))
+        wanted.append((bound, tensor))
+    for each, tensor in wanted:
+        copy, source = _written(mapping, each, tensor)
+        if why := _not_refreshable(copy, source):
+            problems.append(f"private copy {each.name} {why}")
+        copies.append((each.name, copy, source))
     if problems:
         raise errors.Mismatch(
             f"{mapping.version} can't be replaced:\n  " + "\n  ".join(problems),
@@ -223,6 +232,22 @@ def _copies(mapping: Tensors, stale: Sequence[str], call: str) -> list[Copy]:
             "a parameter holds goes along if it is made of the version's tensors: mapping.torch(n)",
         )
     return copies
+
+
+def _written(
+    mapping: Tensors, copied: registry.Bound | registry.Copied, tensor: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a refresh writes of a copy, and what it reads. If the copy repeats elements, and the
+    version's tensor does so in the same way, each of them is written once."""
+    source = mapping.torch(copied.source)
+    if copied.seen is None or tensor.is_meta:
+        return tensor, source
+    source = copied.seen.of(source)
+    if (tensor.size(), tensor.stride()) == (source.size(), source.stride()):
+        for dimension, stride in enumerate(source.stride()):
+            if stride == 0:
+                tensor, source = (each.narrow(dimension, 0, 1) for each in (tensor, source))
+    return tensor, source
 
 
 def _refresh_extra_states(mapping: Tensors, before: Version) -> None:

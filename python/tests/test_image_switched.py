@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import torch
 from conftest import DEVICE, by_torch
 from image_models import Holder, numbers
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import gpuwm
 import gpuwm.image
@@ -77,3 +80,127 @@ def test_nobody_is_told_where_no_module_lies_on_the_image() -> None:
     first, second = published(Flagged(1.0)), published(Flagged(2.0))
     with gpuwm.attach(first, device=DEVICE) as mapping:
         mapping.switch(second)
+
+
+Pair: Any = TwoTensor  # torch has no types for it
+
+
+class Copied(nn.Module):
+    """Every way in which a module may have a copy of its own."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        made = functools.partial(torch.full, fill_value=value, device=DEVICE)
+        self.weight = nn.Parameter(made((4,)), requires_grad=False)
+        self.hung = nn.Parameter(made((4,)), requires_grad=False)
+        cast(Any, self.hung).scale = made((4,))
+        self.register_buffer("whole", made((8,)))
+        self.register_buffer("part", cast(torch.Tensor, self.whole)[2:6])
+        self.register_buffer("repeated", made((1, 4)).expand(3, 4))
+        self.register_buffer("pair", Pair(made((4,)), made((4,))))
+        self.view = cast(torch.Tensor, self.whole)[:3]
+        self.attribute = made((4,))
+        self.lists = {"key": [made((2,))]}
+        self.small = made((4,)).to(torch.float8_e4m3fn)
+        self.workspace = made((2,))
+
+    def values(self) -> dict[str, list[float]]:
+        pair: Any = self.pair
+        found = {
+            **dict(self.named_parameters()),
+            **{name: each for name, each in self.named_buffers() if name != "pair"},
+            **{name: each for name, each in vars(self).items() if isinstance(each, torch.Tensor)},
+            "pair.a": pair.a,
+            "pair.b": pair.b,
+            "lists": self.lists["key"][0],
+            "hung.scale": cast(Any, self.hung).scale,
+        }
+        return {name: each.float().unique().tolist() for name, each in found.items()}
+
+
+PRIVATE = ["hung.scale", "attribute", "lists*", "small"]
+
+
+def copied(value: float) -> tuple[Copied, str]:
+    """A module, and a version of it."""
+    model, ref = Copied(value), f"switched@v{next(tags)}"
+    gpuwm.image.publish(model, ref, private=PRIVATE, written=["workspace"])
+    return model, ref
+
+
+def gone_on(mapping: Any, ref: str, by: str, **options: Any) -> None:
+    gc.collect()  # no other attachment may share the memory
+    if by == "switch":
+        mapping.switch(ref, **options)
+    else:
+        with gpuwm.attach(ref, device=DEVICE) as there:
+            mapping.exchange(there, **options)
+
+
+@pytest.mark.parametrize("by", ["switch", "exchange"])
+@pytest.mark.parametrize("who", ["published", "installed"])
+def test_every_private_copy_gets_the_new_values(who: str, by: str) -> None:
+    model, first = copied(1.0)
+    second = copied(2.0)[1]
+    mapping = gpuwm.mapping_of(model)
+    if who == "installed":
+        model = Copied(0.0)
+        mapping = gpuwm.image.install(model, first, private=PRIVATE).mapping
+    assert set(map(tuple, model.values().values())) == {(1.0,)}
+    gone_on(mapping, second, by)
+    assert {name: each for name, each in model.values().items() if each != [2.0]} == {}
+
+
+def test_a_switch_counts_as_a_write_into_private_copies() -> None:
+    first, second = copied(1.0)[1], copied(2.0)[1]
+    model = Copied(0.0)
+    mapping = gpuwm.image.install(model, first, private=PRIVATE).mapping
+    before = model.attribute._version
+    gone_on(mapping, second, "switch")
+    assert model.attribute._version > before
+
+
+def test_copies_that_may_stay_and_what_a_user_set_stay() -> None:
+    first, second = copied(1.0)[1], copied(2.0)[1]
+    model = Copied(0.0)
+    mapping = gpuwm.image.install(model, first, private=PRIVATE).mapping
+    model.attribute = torch.zeros(4, device=DEVICE)
+    gone_on(mapping, second, "switch", stale=["small", "lists*"])
+    found = model.values()
+    assert found["attribute"] == [0.0]
+    assert found["small"] == found["lists"] == [1.0]
+    assert found["workspace"] == [2.0]
+
+
+def test_a_copy_that_another_version_has_now_is_not_written() -> None:
+    first, second = copied(1.0)[1], copied(2.0)[1]
+    third, tensor = published(Holder(attribute=numbers(4))), numbers(4)
+    model = Copied(0.0)
+    mapping = gpuwm.image.install(model, first, private=PRIVATE).mapping
+    holder = Holder(attribute=model.attribute)
+    gpuwm.image.install(holder, third)
+    gone_on(mapping, second, "switch")
+    assert torch.equal(cast(torch.Tensor, holder.attribute), tensor)
+
+
+def test_a_copy_of_another_size_is_refused_before_anything_moves() -> None:
+    first, second = copied(1.0)[1], copied(2.0)[1]
+    model = Copied(0.0)
+    mapping = gpuwm.image.install(model, first, private=PRIVATE).mapping
+    model.attribute.resize_(7)
+    with pytest.raises(gpuwm.Mismatch, match=r"private copy attribute is \[7\] now, \[4\] in the"):
+        gone_on(mapping, second, "switch")
+    assert model.values()["weight"] == [1.0]
+
+
+def test_a_version_is_not_exchanged_for_one_with_copies_of_its_own() -> None:
+    def holding(value: float) -> Holder:
+        return Holder(attribute=torch.full((4,), value, device=DEVICE))
+
+    first, second = (published(holding(each)) for each in (1.0, 2.0))
+    gc.collect()
+    mapping, there = (gpuwm.attach(each, device=DEVICE) for each in (first, second))
+    model = holding(0.0)
+    gpuwm.image.install(model, there, private=["attribute"])
+    with pytest.raises(gpuwm.Busy, match="a model is bound: attribute"):
+        mapping.exchange(there)

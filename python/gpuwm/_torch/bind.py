@@ -247,8 +247,8 @@ class _Plan:
         return list(dict.fromkeys(reasons.get(name, line) for name, line in problems))
 
     def result(self) -> BindResult:
-        shared = (n for place, _, own, *_ in self.bound if not own for n in place.names)
-        private = (n for place, _, own, *_ in self.bound if own for n in place.names)
+        shared = (n for each in self.bound if not each.private for n in each.place.names)
+        private = (n for each in self.bound if each.private for n in each.place.names)
         tied = (tuple(place.names) for place in self.places if len(place.names) > 1)
         return BindResult(
             *(tuple(shared), tuple(private), tuple(self.missing), tuple(self.unexpected)),
@@ -275,7 +275,8 @@ class _Plan:
             self.problems.append((name, problem))
             return
         of = self._of.get(name, name)
-        self.bound.append((place, of, not shared, source.data_ptr(), source.nbytes))
+        at = source.data_ptr()
+        self.bound.append(registry.Binding(place, of, not shared, at, source.nbytes))
         if shared:
             self.shared.append(source)
         self._plan_step(place, source, name, shared, held)
@@ -362,12 +363,13 @@ class _Plan:
             return
         if mine:
             self.steps = [step for step in self.steps if step.name != place.name]
-            self.bound = [binding for binding in self.bound if binding[0] is not place]
+            self.bound = [binding for binding in self.bound if binding.place is not place]
             if shared:
                 at = self.sources[source]
                 of = self._of.get(source, source)
                 named = dataclasses.replace(place, names=[moved.name])  # as an error calls it
-                self.bound_views.append((named, of, False, at.data_ptr(), at.nbytes))
+                binding = registry.Binding(named, of, False, at.data_ptr(), at.nbytes)
+                self.bound_views.append(binding)
         self._become(place, memory, shared, held)
         if shared:
             self.followed.append(view.tensor)

@@ -9,11 +9,27 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._c.handle import Handle
 from .._tensors import Tensors
 from . import tensors
 from .places import Place, modules_of, places
+
+
+class Seen(NamedTuple):
+    """How a tensor lies in a tensor of the version, or in a copy of that. offset: in bytes, from
+    the begin."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    def of(self, whole: torch.Tensor) -> torch.Tensor:
+        begin = int(whole.storage_offset()) * whole.element_size() + self.offset
+        at = begin // self.dtype.itemsize
+        return tensors.of_storage(whole.untyped_storage(), self.dtype, self.shape, self.strides, at)
 
 
 class Bound(NamedTuple):
@@ -22,6 +38,7 @@ class Bound(NamedTuple):
     - handle: what it was bound to.
     - source: its name in the version. name: its name in the model.
     - begin, nbytes: where the version's tensor is, which no switch changes.
+    - seen: how it lies in that tensor. None: it is all of it.
     """
 
     handle: weakref.ref[Handle]
@@ -30,6 +47,7 @@ class Bound(NamedTuple):
     private: bool
     begin: int
     nbytes: int
+    seen: Seen | None
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor on the version's device begins in the version's tensor."""
@@ -42,9 +60,29 @@ class Bound(NamedTuple):
 _bound: weakref.WeakKeyDictionary[nn.Module, dict[str, Bound]] = weakref.WeakKeyDictionary()
 
 
-# The place, the name of its tensor in the version, whether it is a private copy, and where the
-# version's tensor begins and how long it is.
-Binding = tuple[Place, str, bool, int, int]
+class Copied(NamedTuple):
+    """A tensor that is neither parameter nor buffer, and a private copy. The fields are those of
+    `Bound`."""
+
+    handle: weakref.ref[Handle]
+    source: str
+    name: str
+    seen: Seen
+
+
+_copied: Any = WeakTensorKeyDictionary()  # Copied, by the tensor
+
+
+class Binding(NamedTuple):
+    """What was bound. source: the name of its tensor in the version. The others are fields of
+    `Bound`."""
+
+    place: Place
+    source: str
+    private: bool
+    begin: int
+    nbytes: int
+    seen: Seen | None = None
 
 
 def handle_of(mapping: Any) -> Handle:
@@ -56,10 +94,20 @@ def handle_of(mapping: Any) -> Handle:
 def remember(mapping: Tensors, bindings: Iterable[Binding]) -> None:
     """Remembers these bindings, in place of earlier ones of the same places."""
     weakly = weakref.ref(handle_of(mapping))
-    for place, source, private, begin, nbytes in bindings:
-        bound = Bound(weakly, source, place.name, private, begin, nbytes)
+    for place, source, private, begin, nbytes, seen in bindings:
+        bound = Bound(weakly, source, place.name, private, begin, nbytes, seen)
         for module, key in place.owners:
             _bound.setdefault(module, {})[key] = bound
+
+
+def remember_copies(
+    mapping: Tensors, copies: Iterable[tuple[torch.Tensor, str, str, Seen]]
+) -> None:
+    """Remembers private copies that are neither parameters nor buffers: each with its name in the
+    version, its name in the model, and how it lies in the version's tensor."""
+    weakly = weakref.ref(handle_of(mapping))
+    for tensor, source, name, seen in copies:
+        _copied[tensor] = Copied(weakly, source, name, seen)
 
 
 def recall(mapping: Tensors, place: Place) -> Bound | None:
@@ -104,6 +152,14 @@ def all_bound(mapping: Tensors) -> Iterator[tuple[Bound, torch.Tensor]]:
             if tensor is not None and bound.handle() is handle and id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield bound, tensor
+
+
+def all_copied(mapping: Tensors) -> Iterator[tuple[Copied, torch.Tensor]]:
+    """What `remember_copies` was told of a mapping, if it lives and no version has it now."""
+    handle = handle_of(mapping)
+    for tensor, copied in list(_copied.items()):
+        if copied.handle() is handle and tensors.origin_of(tensor) is None:
+            yield copied, tensor
 
 
 # ---- from a model to its handles ---------------------------------------------------------------

@@ -16,7 +16,7 @@ from .._shown import texts
 from .._torch import aliases, counters, fit, guards, init, registry
 from .._torch.bind import BindError, Globs
 from .._torch.places import Place, modules_of, places
-from ._publish import remember
+from ._publish import Lying, remember
 from .graph import Graph
 from .memory import Memory
 from .objects import Objects
@@ -252,12 +252,13 @@ def _finish(
 ) -> Installed:
     rows = {id(tensor): record.tensors[at] for at, tensor in matching.objects.items()}
     found = places(modules_of(model))
-    bound = [
-        (place, row.stored, memory.is_private(row))
-        for place in found
-        if (row := rows.get(id(place.tensor))) is not None and row.stored is not None
+    lying = [
+        Lying(tensor, row.name, row.stored, row.seen, memory.is_private(row))
+        for at, outer in matching.objects.items()
+        for row, tensor in memory.parts_of(record.tensors[at], outer)
+        if row.stored is not None
     ]
-    remember(mapping, bound, memory.shared())
+    remember(mapping, lying, found, memory.shared())
     shared = [
         tensor
         for tensor in matching.objects.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -278,22 +278,15 @@ class _Taken(MutableMapping[str, torch.Tensor]):
 
 def _leave(mapping: Attached, model: nn.Module, taken: _Taken, guard: bool) -> None:
     """When everything has its memory: gives shared tensors their guard, and remembers them."""
-    sources: dict[int, tuple[Stored, bool]] = {}
+    lying: list[Lying] = []
     for stored, shared in taken.moved():
         for leaf in stored.leaves:
-            sources[id(leaf.tensor)] = stored, shared
+            seen = _seen(leaf.tensor, taken.view(leaf).offset)
+            lying.append(Lying(leaf.tensor, leaf.name, stored.name, seen, not shared))
             if shared:
                 _guard(leaf, guard and leaf.name not in taken.parts)
     found = places(modules_of(model))
-    remember(
-        mapping,
-        [
-            (place, sources[id(place.tensor)][0].name, not sources[id(place.tensor)][1])
-            for place in found
-            if id(place.tensor) in sources
-        ],
-        [stored.whole for stored, shared in taken.moved() if shared],
-    )
+    remember(mapping, lying, found, [s.whole for s, shared in taken.moved() if shared])
     handle = registry.handle_of(mapping)
     counters.follow(handle, [leaf.tensor for each, s in taken.moved() if s for leaf in each.leaves])
     init.allow_calls(module for _, module in modules_of(model))
@@ -310,20 +303,41 @@ def _guard(leaf: Leaf, guard: bool) -> None:
         tensor.__class__ = guards.shared_class(kind)
 
 
+def _seen(tensor: torch.Tensor, offset: int) -> registry.Seen:
+    return registry.Seen(tensor.dtype, tuple(tensor.size()), tensor.stride(), offset)
+
+
+class Lying(NamedTuple):
+    """A tensor of the module that lies in one of the version's, or is a private copy of it.
+    stored: the name of the version's tensor."""
+
+    tensor: torch.Tensor
+    name: str
+    stored: str
+    seen: registry.Seen
+    private: bool
+
+
 def remember(
-    mapping: Attached, bound: Sequence[tuple[Place, str, bool]], shared: Sequence[torch.Tensor]
+    mapping: Attached,
+    lying: Iterable[Lying],
+    found: Iterable[Place],
+    shared: Sequence[torch.Tensor],
 ) -> None:
-    """Remembers for mapping_of, check and switch what was bound. bound: parameters and buffers,
-    each with the version's tensor that it lies in or is a copy of, and whether it is private.
-    shared: tensors of the mapping, in whose storages the module's tensors lie: these keep the
-    lease."""
+    """Remembers for mapping_of, check and switch what was bound. found: the parameters and buffers
+    of the module. shared: tensors of the mapping, in whose storages the module's tensors lie: these
+    keep the lease."""
     where = mapping.state_dict()
-    registry.remember(
-        mapping,
-        [
-            (place, name, own, where[name].data_ptr(), where[name].nbytes)
-            for place, name, own in bound
-        ],
-    )
+    rest = {id(each.tensor): each for each in lying}
+    bindings: list[registry.Binding] = []
+    for place in found:
+        if each := rest.pop(id(place.tensor), None):
+            at, private = where[each.stored], each.private
+            span = at.data_ptr(), at.nbytes
+            bindings.append(registry.Binding(place, each.stored, private, *span, each.seen))
+    registry.remember(mapping, bindings)
+    own = [each for each in rest.values() if each.private]
+    copies = [(each.tensor, each.stored, each.name, each.seen) for each in own]
+    registry.remember_copies(mapping, copies)
     registry.keep(mapping, shared)
     _switched.remember(registry.handle_of(mapping))

@@ -55,6 +55,14 @@ class Memory:
         for part in (tensor.parts or {}).values():
             yield from self.with_parts(self._tensors[part])
 
+    def parts_of(
+        self, tensor: Tensor, there: torch.Tensor
+    ) -> Iterator[tuple[Tensor, torch.Tensor]]:
+        """The tensor as it is in the module, and all that a subclass is made of there."""
+        yield tensor, there
+        for attribute, part in (tensor.parts or {}).items():
+            yield from self.parts_of(self._tensors[part], getattr(there, attribute))
+
     def is_private(self, tensor: Tensor) -> bool:
         """Whether a tensor that has memory is copied. The result means nothing for others."""
         return tensor.stored in self._private

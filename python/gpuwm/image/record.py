@@ -12,7 +12,7 @@ import torch
 from .. import errors
 from .._c.handle import TensorInfo
 from .._mapping import Mapping as Attached
-from .._torch import extents
+from .._torch import extents, registry
 from . import contents, of_classes, values
 from .graph import Graph, Leaf
 from .kinds import SIMPLE
@@ -78,6 +78,10 @@ class Tensor:
     @property
     def name(self) -> str:
         return self.names[0]
+
+    @property
+    def seen(self) -> registry.Seen:
+        return registry.Seen(self.dtype, self.shape, self.strides, self.offset)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

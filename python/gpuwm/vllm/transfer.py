@@ -265,8 +265,9 @@ class Engine(WeightTransferEngine):
 
 def _private_bytes(mapping: Attached) -> int:
     """The bytes that an exchange copies: of buffers, and of what the loader's "private" names."""
-    bound = registry.all_bound(mapping)
-    return sum(tensor.nbytes for each, tensor in bound if each.private)
+    bound = (tensor for each, tensor in registry.all_bound(mapping) if each.private)
+    copied = (tensor for _, tensor in registry.all_copied(mapping))
+    return sum(tensor.nbytes for tensor in (*bound, *copied))
 
 
 # Methods of vLLM's worker that all ranks run for one call, in the releases that have them.
