@@ -66,13 +66,21 @@ PLACES: dict[str, tuple[Callable[[Any, torch.Tensor], object], Callable[[Any], t
         lambda m, view: setattr(m, "kept", functools.partial(torch.clone, view)),
         lambda m: m.kept.args[0],
     ),
+    "lent": (
+        lambda m, view: setattr(
+            m, "matrix", torch.utils.dlpack.from_dlpack(view)
+        ),  # another storage
+        lambda m: m.matrix,
+    ),
     "submodule": (lambda m, view: setattr(m.inner, "matrix", view), lambda m: m.inner.matrix),
 }
 
 
-# A saved buffer that was built without memory gets values of its own: see test_bind's Early.
+# A saved buffer that was built without memory gets values of its own: see test_bind's Early. What
+# has no memory lends none.
 BUILT = [(place, empty) for place in PLACES for empty in (False, True)]
 BUILT.remove(("saved buffer", True))
+BUILT.remove(("lent", True))
 
 
 class Flat(nn.Module):
@@ -93,5 +101,6 @@ def _hook(model: Any, view: torch.Tensor) -> None:
 UNREACHED: dict[str, Callable[[Any, torch.Tensor], object]] = {
     "global": lambda m, view: GLOBALS.update(view=view),
     "array": lambda m, view: setattr(m, "kept", view.numpy()),
+    "lent": lambda m, view: GLOBALS.update(view=torch.utils.dlpack.from_dlpack(view)),
     "hook": _hook,
 }

@@ -7,6 +7,7 @@ the walk over a model does not reach is noticed, too.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import gc
 import os
@@ -85,11 +86,16 @@ def views_of(model: nn.Module, moved: Sequence[Moved]) -> Views:
     mine = {id(each.tensor) for each in moved}
     with torch._C.DisableTorchFunctionSubclass():
         reached = [leaf for leaf in Graph(model).leaves if leaf.parts is None]
+        lenders = _Lenders(crowded)
         for leaf in reached:
-            storage = crowded.get(_key(leaf.tensor))
-            if storage is not None and id(leaf.tensor) not in mine:
+            if id(leaf.tensor) in mine:
+                continue
+            storage, begin = crowded.get(_key(leaf.tensor)), 0
+            if storage is None and (lent := lenders.of(leaf.tensor)):
+                storage, begin = lent
+            if storage is not None:
                 near = [(at, moved[at]) for at in storage.moved]
-                _look_at(leaf.name, leaf.tensor, near, found)
+                _look_at(leaf.name, leaf.tensor, begin, near, found)
         found.others.extend(_others(crowded, moved, [leaf.tensor for leaf in reached]))
     return found
 
@@ -163,13 +169,42 @@ def _range(tensor: torch.Tensor) -> tuple[int, int]:
     return begin * tensor.element_size(), (begin + span) * tensor.element_size()
 
 
+class _Lenders:
+    """Storages that may have lent their memory to others: DLPack and NumPy make other ones of the
+    same memory."""
+
+    def __init__(self, crowded: dict[int, _Storage]) -> None:
+        found = [(_address(each.object), each) for each in crowded.values()]
+        self._sorted = sorted((pair for pair in found if pair[0]), key=lambda pair: pair[0])
+
+    def of(self, tensor: torch.Tensor) -> tuple[_Storage, int] | None:
+        """The storage that lent the tensor its memory, and where in it the tensor's one begins."""
+        storage = _storage(tensor)
+        if not self._sorted or storage is None or not (address := _address(storage)):
+            return None
+        at = bisect.bisect_right(self._sorted, address, key=lambda pair: pair[0])
+        begin, lender = self._sorted[max(at - 1, 0)]
+        if not begin <= address < begin + lender.object.nbytes():
+            return None
+        return lender, address - begin
+
+
+def _address(storage: torch.UntypedStorage) -> int:
+    """0: it has no memory."""
+    try:
+        return int(storage.data_ptr())
+    except RuntimeError:  # of a tensor that only stands for one
+        return 0
+
+
 def _look_at(
-    name: str, tensor: torch.Tensor, moved: Sequence[tuple[int, Moved]], found: Views
+    name: str, tensor: torch.Tensor, base: int, moved: Sequence[tuple[int, Moved]], found: Views
 ) -> None:
-    """Notes a tensor that overlaps a moved one: as a view, or as a problem."""
+    """Notes a tensor that overlaps a moved one: as a view, or as a problem. base: where its storage
+    begins in that of the moved ones."""
     if tensor.numel() == 0:
         return
-    begin, end = _range(tensor)
+    begin, end = (base + each for each in _range(tensor))
     overlapping = []
     for at, each in moved:
         first, last = _range(each.tensor)
@@ -205,24 +240,56 @@ def _keeps_its_order(moved: Moved) -> bool:
 class _Uses:
     """The tensors that explain the uses of some storages, by the storages' addresses in torch."""
 
-    def __init__(self, keys: Iterable[int]) -> None:
-        self._found: dict[int, dict[int, torch.Tensor]] = {key: {} for key in keys}
+    def __init__(self, crowded: dict[int, _Storage]) -> None:
+        self._found: dict[int, dict[int, torch.Tensor]] = {key: {} for key in crowded}
+        self._bases: set[int] = set()
+        self._lenders = _Lenders(crowded)
+        # All tensors of a storage that was lent memory are one use of the lender.
+        self._lent: dict[int, set[int]] = {key: set() for key in crowded}
 
     def add(self, tensor: torch.Tensor) -> bool:
         """Adds a tensor, and the one that it is a view of, which torch keeps with it. Returns
         whether the tensor was none of them yet."""
-        found = self._found.get(_key(tensor))
-        is_new = found is not None and id(tensor) not in found
+        key = self.key_of(tensor)
+        if key not in self._found:
+            return False
+        if (own := _key(tensor)) != key:
+            is_new = own not in self._lent[key]
+            self._lent[key].add(own)
+            return is_new
+        is_new = id(tensor) not in self._found[key]
+        if tensor._base is not None:
+            self._bases.add(id(tensor._base))
         for each in (tensor, tensor._base):
             if each is not None and (of_storage := self._found.get(_key(each))) is not None:
                 of_storage[id(each)] = each
         return is_new
 
+    def key_of(self, tensor: torch.Tensor) -> int:
+        """The storage whose memory the tensor has. 0: none of them."""
+        key = _key(tensor)
+        if key in self._found:
+            return key
+        lent = self._lenders.of(tensor)
+        return lent[0].object._cdata if lent else 0
+
+    def has_views_of_base(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor that was added is a view of what this one is a view of. torch keeps the
+        views by way of which it was made."""
+        return tensor._base is not None and id(tensor._base) in self._bases
+
     def of(self, key: int) -> dict[int, torch.Tensor]:
         return self._found[key]
 
     def unexplained(self, key: int, storage: _Storage) -> int:
-        return storage.uses() - len(self._found[key])
+        return storage.uses() - len(self._found[key]) - len(self._lent[key])
+
+    def lend(self, key: int, unseen: Sequence[torch.Tensor]) -> None:
+        """Adds the tensors that those are views of which have lent their memory to tensors that
+        were added. unseen: tensors that only torch has."""
+        views = [tensor for tensor in unseen if tensor._base is not None]
+        for tensor in views[: len(self._lent[key])]:
+            self._found[key][id(tensor._base)] = tensor
 
 
 def _others(
@@ -241,15 +308,20 @@ def _others(
     if not left:
         return
     held: dict[int, list[torch.Tensor]] = {key: [] for key in left}
-    roots: list[Any] = []
-    for tensor, is_held in _all_tensors():
-        if tensor.grad_fn is not None:
-            roots.append(tensor.grad_fn)
-        if uses.add(tensor) and is_held and (key := _key(tensor)) in held and not _is_ours(tensor):
-            held[key].append(tensor)
-    for tensor in _saved(roots):
+    lenders: dict[int, list[torch.Tensor]] = {key: [] for key in left}
+    every = list(_all_tensors())
+    for tensor in _saved([each.grad_fn for each, _ in every if each.grad_fn is not None]):
         uses.add(tensor)
+    for tensor, is_held in every:
+        # If only torch has it, and no view was made by way of it, it has lent its memory.
+        is_used = is_held or uses.has_views_of_base(tensor)
+        key = uses.key_of(tensor)
+        if not is_used:
+            lenders.get(key, []).append(tensor)
+        elif uses.add(tensor) and is_held and key in held and not _is_ours(tensor):
+            held[key].append(tensor)
     for key, each in left.items():
+        uses.lend(key, lenders[key])
         mine = (held[key], uses.of(key))
         others = [_described(tensor, mine) for tensor in held[key]]
         if (unseen := uses.unexplained(key, each)) > 0:
