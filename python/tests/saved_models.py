@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import io
 from typing import Any
@@ -86,6 +87,7 @@ STATES: dict[str, Any] = {
     },
     "empty": torch.empty(0, 3),
     "stream": io.BytesIO(b"pickled"),
+    "ordered": collections.OrderedDict(b=torch.zeros(2), a=[1]),  # as another module's state_dict()
 }
 
 

@@ -6,9 +6,10 @@ import enum
 import itertools
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import saved_models
 import torch
@@ -84,6 +85,32 @@ def test_the_remedies_carry_it(ref: str, peer: Peer) -> None:
     peer.run("done = gpuwm.attach('buffered-' + ref).bind(three)")
     for name in ("one", "two", "three"):
         assert torch.equal(peer.run(f"{name}(x)", x=X), want), name
+
+
+HUNG: dict[str, tuple[Callable[[], Any], str]] = {
+    "array": (lambda: np.ones(4, np.float32), "0.weight.scale"),
+    "module": (lambda: nn.Linear(2, 2, bias=False), "0.weight.scale.weight"),
+    "array in a dict": (lambda: {"zeros": np.zeros(2)}, "0.weight.scale['zeros']"),
+}
+
+
+@pytest.mark.parametrize("kind", HUNG)
+def test_arrays_and_modules_on_a_parameter_are_refused(daemon: Daemon, kind: str) -> None:
+    made, path = HUNG[kind]
+    layer: Any = nn.Linear(4, 4)
+    layer.weight.scale = made()
+    assert f"that holds more tensors ({path})" in refusal(nn.Sequential(layer))
+
+
+def test_parameters_of_the_model_may_hang_on_each_other(ref: str) -> None:
+    def make() -> Any:
+        layer: Any = nn.Linear(4, 4)
+        layer.weight.layer, layer.bias.other = layer, layer.weight
+        return nn.Sequential(layer)
+
+    gpuwm.publish(make(), ref)
+    made = gpuwm.build(ref, make)
+    assert made[0].bias.other is made[0].weight
 
 
 def test_an_object_with_tensors_on_a_parameter_is_refused(ref: str) -> None:
@@ -194,15 +221,26 @@ def test_an_extra_state_comes_back_in_another_process(ref: str, peer: Peer, kind
 
 
 def test_an_extra_state_with_other_objects_is_refused(ref: str) -> None:
-    recipe = Recipe(1, {"scaler": object()})
+    recipe = Recipe(1, {"scaler": [0.5, object()]})
     model = nn.Sequential(recipe)
     said = refusal(model)
-    assert "0._extra_state: a dict with more in it than plain values, bytes, tensors" in said
+    assert "0._extra_state['scaler'][1]: a object, which is none of plain values, bytes, t" in said
     recipe.state = {"scaler": 0.5}
     gpuwm.publish(model, ref, bind=False)
     fresh = Recipe(2, None)
     gpuwm.attach(ref).bind(nn.Sequential(fresh))
     assert fresh.state == {"scaler": 0.5}
+
+
+def test_a_module_that_a_model_has_twice_has_one_extra_state(ref: str) -> None:
+    def make(state: Any) -> nn.Module:
+        shared = Recipe(1, state)
+        return nn.Sequential(shared, nn.Identity(), shared)
+
+    gpuwm.publish(make("published"), ref)
+    made: Any = gpuwm.build(ref, lambda: make("fresh"))
+    assert made[0] is made[2]
+    assert made[0].state == "published"
 
 
 def test_an_extra_state_that_nobody_takes_is_refused(daemon: Daemon) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from . import extents
 from .check import lies_in_version
@@ -27,9 +28,9 @@ REMEDIES = {
 
 def tensors_on(tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors that attributes of the tensor are, or that objects there hold. Each comes with the
-    path from the tensor. Functions, methods and partials are not looked into: they load the tensor.
-    Neither are modules, whose tensors are the model's."""
-    from ..image import kinds, slots  # they import modules that import this one
+    path from the tensor. Arrays of NumPy count as tensors. Functions, methods and partials are not
+    looked into: they load the tensor."""
+    from ..image import arrays, kinds, slots  # they import modules that import this one
 
     opaque = kinds.Opaque()
     seen: dict[int, Any] = {}
@@ -38,6 +39,13 @@ def tensors_on(tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         path, each = left.pop()
         if isinstance(each, torch.Tensor):
             yield path, each
+        elif isinstance(each, nn.Module):
+            if id(each) not in seen:
+                seen[id(each)] = each
+                inside = (*each.named_parameters(), *each.named_buffers())
+                yield from ((f"{path}.{name}", inner) for name, inner in inside)
+        elif arrays.is_array(type(each)) and not arrays.problem(each):
+            yield path, torch.from_numpy(each.copy())
         elif kinds.owner_kind(each, opaque) in kinds.PARTED and id(each) not in seen:
             seen[id(each)] = each
             found = slots.slots(each)

@@ -42,8 +42,9 @@ def add(found: Gathered, states: Mapping[str, Any]) -> None:
     for name, state in states.items():
         encoded = values.encoded_deeply(state, values.encoded_with_tensors)
         if encoded is values.NOT_PLAIN:
+            path, value = values.not_plain(state, values.encoded_with_tensors)
             found.problems.append(
-                f"{name}: a {type(state).__name__} with more in it than plain values, bytes, "
+                f"{name}{path}: a {type(value).__name__}, which is none of plain values, bytes, "
                 "tensors, lists, tuples and dicts: let get_extra_state() return only these"
             )
         else:
@@ -126,9 +127,13 @@ def given(
 
 
 def missing(states: Container[str], modules: Sequence[tuple[str, nn.Module]]) -> list[str]:
-    """The names of extra states that modules would take, and that there are none of."""
-    names = {prefix + SUFFIX: module for prefix, module in modules if takes(module)}
-    return [name for name in names if name not in states]
+    """The names of extra states that modules would take, and that there are none of. A module that
+    the model has twice takes one, by any of its names."""
+    names: dict[nn.Module, list[str]] = {}
+    for prefix, module in modules:
+        if takes(module):
+            names.setdefault(module, []).append(prefix + SUFFIX)
+    return [every[0] for every in names.values() if not any(name in states for name in every)]
 
 
 # The version's name of the extra state that a module was given, and the handle of the version.

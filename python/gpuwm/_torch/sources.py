@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, MutableMapping, Sequence, Set
+from collections.abc import Container, Mapping, MutableMapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -31,13 +31,14 @@ def add_model(found: Gathered, model: nn.Module, move: bool, private: Set[str]) 
     chosen = [place for place in places(modules) if place.persistent]
     moves = [move and not p.is_buffer and private.isdisjoint(p.names) for p in chosen]
     devices = {str(p.tensor.device): p.name for p, m in zip(chosen, moves, strict=True) if m}
+    mine = {id(place.tensor) for place in places(modules)}
     moving: list[_InModel] = []
     for place, moved in zip(chosen, moves, strict=True):
         if moved and (written := guards.never_shared(place)):
             found.problems.append(written)
             continue
         holder = _InModel(place)
-        _add(found, holder, place.names, moved)
+        _add(found, holder, place.names, moved, mine)
         if moved:
             moving.append(holder)
     _add_views(found, model, moving)
@@ -104,9 +105,12 @@ class _InDict:
 _Holder = _InModel | _InDict
 
 
-def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None:
+def _add(
+    found: Gathered, holder: _Holder, names: list[str], move: bool, mine: Container[int] = ()
+) -> None:
+    """mine: ids of the model's parameters and buffers, which may hang on each other."""
     name, tensor = names[0], holder.get()
-    problem = _problem(name, tensor)
+    problem = _problem(name, tensor, mine)
     if problem:
         found.problems.append(f"{name}: {problem}")
         return
@@ -121,14 +125,15 @@ def _add(found: Gathered, holder: _Holder, names: list[str], move: bool) -> None
         found.parts.append(Part(spec._replace(name=other, tied_to=root), str(tensor.device), write))
 
 
-def _problem(name: str, tensor: torch.Tensor) -> str | None:
+def _problem(name: str, tensor: torch.Tensor, mine: Container[int]) -> str | None:
     """Why the tensor's bytes and strides don't say everything about it, or can't be read."""
     if is_part := sharded.said(tensor):
         return f"{is_part}: {sharded.REMEDY}"
     kind = tensor.gpuwm_plain if isinstance(tensor, guards.Shared) else type(tensor)
     if not is_plain(tensor):
         return f"a {kind.__name__} of layout {tensor.layout}, not plain data: {_REMEDY}"
-    others = sorted(f"{name}.{path}" for path, _ in described.tensors_on(tensor))
+    hanging = described.tensors_on(tensor)
+    others = sorted(f"{name}.{path}" for path, each in hanging if id(each) not in mine)
     if others:
         return (
             f"a {kind.__name__} that holds more tensors ({', '.join(others)}): {_REMEDY}; or "

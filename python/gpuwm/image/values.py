@@ -9,7 +9,8 @@ import io
 import json
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -77,16 +78,36 @@ def _encoded_rarely(value: Any) -> Json:
 _OF_TORCH = (torch.memory_format, torch.layout, torch.qscheme)
 
 
+_DICTS: dict[type, str] = {dict: "dict", OrderedDict: "ordered"}
+
+
 def encoded_deeply(value: Any, leaf: Callable[[Any], Json] = encoded) -> Json:
     """Encodes lists, tuples and dicts with plain keys too. leaf: encodes what is none of them."""
     kind = type(value)
     if kind in (list, tuple):
         parts = [encoded_deeply(part, leaf) for part in value]
         return NOT_PLAIN if any(part is NOT_PLAIN for part in parts) else {kind.__name__: parts}
-    if kind is dict:
+    if kind in _DICTS:
         items = [[encoded(key), encoded_deeply(part, leaf)] for key, part in value.items()]
-        return NOT_PLAIN if any(NOT_PLAIN in item for item in items) else {"dict": items}
+        return NOT_PLAIN if any(NOT_PLAIN in item for item in items) else {_DICTS[kind]: items}
     return leaf(value)
+
+
+def not_plain(value: Any, leaf: Callable[[Any], Json] = encoded) -> tuple[str, Any]:
+    """The path to the first part that `encoded_deeply` can't encode, and that part."""
+    kind = type(value)
+    parts: Iterable[tuple[Any, Any]] = ()
+    if kind in (list, tuple):
+        parts = enumerate(value)
+    elif kind in _DICTS:
+        parts = value.items()
+    for key, part in parts:
+        if encoded(key) is NOT_PLAIN:
+            return "", key
+        if encoded_deeply(part, leaf) is NOT_PLAIN:
+            path, found = not_plain(part, leaf)
+            return f"[{key!r}]{path}", found
+    return "", value
 
 
 def encoded_with_tensors(value: Any) -> Json:
@@ -254,6 +275,7 @@ _DECODERS: dict[str, Callable[[Json], Any]] = {
     "tuple": _parts,
     "list": _list,
     "dict": _dict,
+    "ordered": lambda content: OrderedDict(_dict(content)),
     "size": _size,
     "enum": _enum,
     "flag": _flag,
