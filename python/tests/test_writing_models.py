@@ -73,6 +73,18 @@ def test_without_layers_the_argument_is_the_name() -> None:
     assert model(torch.ones(2)).shape == (2,)
 
 
+def test_the_module_is_found_whatever_its_code_calls_it() -> None:
+    class Scaled(nn.Linear):
+        def forward(this, x: torch.Tensor) -> torch.Tensor:  # noqa: N805
+            this.weight.mul_(2)
+            return super().forward(x)
+
+    model = nn.Sequential(Scaled(2, 2))
+    bind.bind(version_of(nn.Sequential(Scaled(2, 2))), model)
+    with pytest.raises(gpuwm.WriteError, match=r"; Scaled does so in forward \(test_writing"):
+        model(torch.ones(2))
+
+
 def test_what_nobody_runs_is_named_without_a_module() -> None:
     model = nn.Linear(2, 2)
     bind.bind(version_of(nn.Linear(2, 2)), model)

@@ -160,9 +160,10 @@ def _writer() -> str:
     """The module that runs, and the line of its code."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
-        module = frame.f_locals.get("self")
-        if isinstance(module, nn.Module):
-            code = frame.f_code
+        code = frame.f_code
+        module = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        is_any = frame.f_globals.get("__name__") == nn.Module.__module__  # what all modules do
+        if isinstance(module, nn.Module) and not is_any:
             where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
             return f"; {type(module).__name__} does so in {code.co_name} ({where})"
         frame = frame.f_back
