@@ -97,7 +97,8 @@ def from_pretrained(
     - device, rank, wait, key, owner, progress, client: as in `gpuwm.attach`.
     - share_buffers, private, guard: as in `Mapping.bind`.
     - strict: a buffer that the version lacks is an error. With strict=False it stays as `__init__`
-      made it. A parameter that the version lacks is always an error.
+      made it. A parameter that the version lacks is always an error, unless the model's class makes
+      it without a file.
     - config: attributes that differ from the version's config.json (attn_implementation="sdpa",
       tie_word_embeddings=False).
 
@@ -138,7 +139,7 @@ def from_pretrained(
             )
         model = _quantised.model_of(mapping, found, make, private=private, guard=guard)
     else:
-        model = made_empty(make, lambda made: fit.lost(made, made.state_dict()), stacklevel=2)
+        model = made_empty(make, functools.partial(_lost, mapping), stacklevel=2)
         _bind(mapping, model, strict, share_buffers=share_buffers, private=private, guard=guard)
     if model.can_generate():
         model.generation_config = _generation_config(library, mapping)
@@ -298,6 +299,17 @@ def _build(library: Any, model_class: Any, config: Any, dtype: torch.dtype) -> A
     return model
 
 
+def _lost(mapping: Mapping, model: Any) -> str | None:
+    """Why a model of transformers needs memory as it is made."""
+    made = conversion.computed(model, _dtypes(mapping))
+    if made:
+        more = f" and {len(made) - 1} more" if len(made) > 1 else ""
+        return (
+            f"{mapping.version} has no {made[0]}{more}, which {type(model).__name__} makes itself"
+        )
+    return fit.lost(model, model.state_dict())
+
+
 def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
     found = conversion.conversion(model, _dtypes(mapping))
     if found.problems:
@@ -318,6 +330,10 @@ def _bind(mapping: Mapping, model: Any, strict: bool, **options: Any) -> None:
     with torch.inference_mode(False):
         conversion.tie(model, lambda name: mapping.torch(called[name]), called.keys())
     bind.bind(mapping, model, strict=False, names=found.names, **options)
+    for name in conversion.computed(model, _dtypes(mapping)):
+        parameter = model.get_parameter(name)
+        parameter.data = parameter.data.to(mapping.torch(next(iter(mapping))).device)
+        parameter.requires_grad_(False)
     if found.unexpected:
         _warn_of_unexpected(mapping, model, found.unexpected)
 

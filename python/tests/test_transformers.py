@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -347,6 +348,41 @@ def test_a_buffer_that_the_version_lacks_is_an_error(daemon: Daemon) -> None:
         gpuwm.transformers.from_pretrained("norms@v1")
     model = gpuwm.transformers.from_pretrained("norms@v1", strict=False)
     assert torch.equal(model.get_buffer(mean), torch.zeros(8))
+
+
+def marian() -> tuple[Any, Any]:
+    """save_pretrained leaves out its sinusoids."""
+    ends = {
+        f"{end}_{what}": count
+        for end in ("encoder", "decoder")
+        for what, count in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 32))
+    }
+    config = transformers.MarianConfig(vocab_size=64, d_model=16, pad_token_id=1, **ends)
+    return transformers.MarianMTModel(config), r"embed_positions\.weight"
+
+
+def swin() -> tuple[Any, Any]:
+    """Checkpoints of GroundingDINO have no norm of it, since older backbones had none."""
+    config = transformers.SwinConfig(
+        image_size=32, patch_size=4, embed_dim=8, depths=[1, 1], num_heads=[1, 1], window_size=4
+    )
+    return transformers.SwinBackbone(config), r"swin\.layernorm"
+
+
+@pytest.mark.parametrize("kind", [marian, swin])
+def test_what_a_model_makes_without_a_file_is_made(
+    daemon: Daemon, kind: Callable[[], tuple[Any, str]]
+) -> None:
+    made, unsaved = kind()
+    tensors = {n: t for n, t in made.named_parameters() if not re.search(unsaved, n)}
+    ref, ordinary = load(daemon, f"makes-{kind.__name__}", made, tensors)
+    with pytest.warns(UserWarning, match=f"{ref} has no .*{unsaved}.* and 1 more, which"):
+        model = gpuwm.transformers.from_pretrained(ref)
+    mine, theirs = dict(model.named_parameters()), dict(ordinary.named_parameters())
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(mine[name].cpu(), theirs[name]) for name in theirs)
+    assert {str(each.device.type) for each in mine.values()} == {torch.device(DEVICE).type}
+    assert set(tensors) <= set(gpuwm.mapping_of(model).check(model).shared)
 
 
 # ---- ties --------------------------------------------------------------------------------------

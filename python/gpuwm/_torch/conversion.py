@@ -107,6 +107,24 @@ def _converted(state: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dty
     ]
 
 
+def computed(model: Any, keys: Mapping[str, torch.dtype]) -> list[str]:
+    """Parameters that tensors of these names and dtypes lack, and that the model's class makes
+    without a file: sinusoids that it does not save, norms that old checkpoints don't have."""
+    patterns = list(model._keys_to_ignore_on_load_missing or ())
+    unsaved = set(model._keys_to_ignore_on_save or ())
+    if not patterns and not unsaved:
+        return []
+    names = conversion(model, keys).names
+    there = {names.get(key, key) for key in keys}
+    return [
+        name
+        for name, _ in model.named_parameters()
+        if name not in there
+        and name not in model.all_tied_weights_keys
+        and (name in unsaved or any(re.search(pattern, name) for pattern in patterns))
+    ]
+
+
 def untied(model: Any, names: Container[str]) -> list[str]:
     """Parameters of the model that are not among the names, and that its class would tie to others
     if the config said so. names: those of the version, as the model calls them."""
