@@ -93,6 +93,26 @@ class Remembered(Base):
         return torch.arange(4.0, device=self.device).to(self.hidden.weight.device)
 
 
+class Decided(Base):
+    """It computes otherwise on a GPU: everything that is not one counts as one here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early = 1 if self.hidden.weight.device.type == "cpu" else 2
+
+
+class Compared(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.early = 1 + (torch.device("cpu") != self.hidden.weight.device)
+
+
+class OnCpu(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.early = 1 if self.hidden.weight.is_cpu else 2
+
+
 class Held(Base):
     """Something has a weak reference to the parameter, so that it must stay the same object."""
 
@@ -101,7 +121,10 @@ class Held(Base):
         self.early, self.reference = 1, weakref.ref(self.hidden.weight)
 
 
-KINDS = (Mask, Masks, Moved, Asked, Multiplied, Remembered, pytest.param(Held, marks=on_host))
+KINDS = (
+    *(Mask, Masks, Moved, Asked, Multiplied, Remembered, Decided, Compared, OnCpu),
+    pytest.param(Held, marks=on_host),
+)
 
 
 def published(kind: type[Base], name: str) -> tuple[Base, torch.Tensor]:
@@ -174,6 +197,35 @@ def test_a_buffer_that_the_version_has_is_no_reason(recwarn: pytest.WarningsReco
     name = "saved-early@v1"
     _, want = published(Saved, name)
     built: Any = gpuwm.build(name, Saved)
+    assert not recwarn.list
+    assert torch.equal(built(torch.ones(4, device=DEVICE)), want)
+
+
+class KnowsMeta(Base):
+    """As Mamba's layers of transformers, and DETR's frozen norms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early = 1
+        if self.hidden.weight.device.type != "meta":
+            nn.init.zeros_(self.hidden.weight)
+
+
+class MakesThere(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        where = {"device": self.hidden.weight.device}
+        self.register_buffer("early", torch.ones(4, device=self.hidden.weight.device))
+        self.size = len(where)
+
+
+@pytest.mark.parametrize("kind", [KnowsMeta, MakesThere])
+def test_where_a_parameter_is_may_be_used(
+    kind: type[Base], recwarn: pytest.WarningsRecorder
+) -> None:
+    name = f"used-{kind.__name__}@v1"
+    _, want = published(kind, name)
+    built: Any = gpuwm.build(name, kind)
     assert not recwarn.list
     assert torch.equal(built(torch.ones(4, device=DEVICE)), want)
 

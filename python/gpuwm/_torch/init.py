@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import dataclasses
+import dis
 import errno
+import os
 import re
+import sys
 import threading
+import types
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
@@ -69,7 +73,7 @@ def empty_init() -> Iterator[None]:
 
     Contexts nest. Only the thread that entered is affected, so that thread builds the model. If a
     model that was built in this way is called before it is bound, it raises Unbound. Raises
-    Unsupported if `__init__` asks a parameter for its values.
+    Unsupported if `__init__` asks a parameter for its values, or decides by its device.
     """
     with emptying(Emptied()):
         yield
@@ -114,14 +118,16 @@ class _NoValues(TorchFunctionMode):
     """Makes filling a tensor without memory do nothing, at once. torch would compute shapes for it,
     with parts of itself that take half a second to import.
 
-    Raises NeedsMemory if torch computes values of a tensor without memory. If the other operand is
-    on the CPU, torch.mm, torch.addmm, Tensor.div_ and others (of torch 2.13) do so without an
-    error, and the result is whatever was in memory."""
+    Raises NeedsMemory if code decides by where a parameter is, and if torch computes values of a
+    tensor without memory. If the other operand is on the CPU, torch.mm, torch.addmm, Tensor.div_
+    and others (of torch 2.13) do so without an error, and the result is whatever was in memory."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in _PLACES and args[0].is_meta:
+            _check_decision(_PLACES[func], sys._getframe(1))
         if getattr(func, "__name__", "") in _FILLS:
             target = args[0] if args else kwargs.get("tensor")
             if isinstance(target, torch.Tensor) and target.is_meta:
@@ -134,6 +140,44 @@ class _NoValues(TorchFunctionMode):
                 _OUTSIDE,
             )
         return result
+
+
+# Attributes that say where a tensor is, by the functions that read them.
+_PLACES: dict[Any, str] = {
+    getattr(torch.Tensor, name).__get__: name for name in ("device", "is_cpu", "is_cuda")
+}
+_COMPARE = frozenset(("COMPARE_OP", "IS_OP", "CONTAINS_OP"))
+
+
+def _check_decision(name: str, frame: types.FrameType) -> None:
+    """Raises NeedsMemory if code decides something by where a parameter is. Code that knows `meta`
+    may do so, and torch's."""
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    if package in ("torch", __name__.partition(".")[0]) or "meta" in frame.f_code.co_consts:
+        return
+    if name != "device" or _compares(frame):
+        where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        raise NeedsMemory(
+            f"`__init__` decides by a parameter's {name}, which is not the one that it will have "
+            f"after empty_init: {frame.f_code.co_name} does so ({where})",
+            _OUTSIDE,
+        )
+
+
+def _compares(frame: types.FrameType) -> bool:
+    """Whether the code compares the device that it reads, or asks for its type, at once."""
+    depth = 1  # of the stack of values, where the device is the first
+    for each in dis.get_instructions(frame.f_code):
+        if each.offset <= frame.f_lasti:
+            continue
+        if depth == 1 and each.opname == "LOAD_ATTR":
+            return each.argval in ("type", "index")
+        if each.opname in _COMPARE:
+            return depth <= 2
+        depth += dis.stack_effect(each.opcode, each.arg)
+        if depth < 1:
+            break
+    return False
 
 
 def _has_values(result: Any) -> bool:
