@@ -17,7 +17,8 @@ import diffusers
 import torch
 from diffusers import ModelMixin
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import BertModel, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
 from . import shrink, transformers_models
 from .recipes import Inputs, Library
@@ -29,7 +30,9 @@ COMPRESSED = 8  # pixels of a side become one
 FRAMES = 5  # of a video: one, and a multiple of the four that models compress into one
 TOKENS = 16
 WIDTH, POOLED = 24, 20  # of texts; an error says which of them a module takes in another width
-OWN_WIDTH = 32  # for arguments without a default
+# For arguments without a value, by what they count; and for those that count nothing.
+OWN = {"width": 32, "heads": 2, "layers": 2, "vocabulary": 64, "image": SIDE, "norm": 4}
+OTHERWISE = 2
 MOST_INPUTS = 24
 
 
@@ -64,7 +67,9 @@ def names() -> list[str]:
 def recipes(name: str) -> Iterator[Made]:
     kinds = dict(_components(getattr(diffusers, name)))
     if not kinds:
-        raise TypeError(f"{name} takes no models of torch")
+        lacks = getattr(getattr(diffusers, name), "_backends", None)  # of a stand-in for a class
+        needs = f", or needs a package: {', '.join(lacks)}" if lacks else ""
+        raise TypeError(f"{name} takes no models of torch{needs}")
     seen: list[Any] = []
     for rule in shrink.RULES:
         made = {each: (kind, _given(kind, rule)) for each, kind in kinds.items()}
@@ -80,22 +85,38 @@ def _components(pipeline: Any) -> Iterator[tuple[str, Any]]:
     for name, hint in hints.items():
         for kind in typing.get_args(hint) or (hint,):
             if isinstance(kind, type) and issubclass(kind, nn.Module):
-                yield name, kind
+                yield name, _whole(kind)
                 break
+
+
+def _whole(kind: Any) -> Any:
+    """For the base of a family of transformers its model, and for the base of all any one."""
+    if not issubclass(kind, PreTrainedModel) or not isinstance(kind, type(PreTrainedModel)):
+        return kind
+    if kind.config_class is None:
+        return BertModel
+    return MODEL_MAPPING.get(kind.config_class, kind) if kind.forward is nn.Module.forward else kind
 
 
 def _given(kind: Any, rule: shrink.Rule) -> Any:
     if issubclass(kind, PreTrainedModel):
-        if kind.config_class is None:
-            raise TypeError(f"{kind.__name__} stands for any model")
         return shrink.shrunk(kind.config_class(), rule)
     if not issubclass(kind, ModelMixin):
         raise TypeError(f"{kind.__name__} has no configuration")
     parameters = inspect.signature(kind.__init__).parameters
     defaults = {n: each.default for n, each in parameters.items() if n != "self"}
     given = {n: value for n, value in defaults.items() if value is not inspect.Parameter.empty}
-    widths = {n: OWN_WIDTH for n in defaults.keys() - given.keys() if shrink.kind_of(n) == "width"}
-    return {**shrink.smaller(given, rule), **widths}
+    own = {n: OWN[k] for n in defaults if (k := shrink.kind_of(n)) in OWN}
+    needed = {n: own.get(n, OTHERWISE) for n, each in parameters.items() if _is_needed(n, each)}
+    small = shrink.smaller(given, rule)
+    if rule.filled:
+        small.update((n, own[n]) for n, value in small.items() if value is None and n in own)
+    return {**small, **needed}
+
+
+def _is_needed(name: str, parameter: inspect.Parameter) -> bool:
+    is_one = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return is_one and name != "self" and parameter.default is parameter.empty
 
 
 def parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -30,6 +30,9 @@ models that its constructor takes.
    error of torch asks for. If the model itself did not run with any of them, the models inside of it were run: they stand in
    brackets.
 
+Not tried are diffusers' modular pipelines: they are blocks that a repository names. Pipelines that run in ONNX Runtime or take
+a tokenizer alone have no models of torch, and some need a package that was not there: these are rows of "not made".
+
 `python -m tests_models` makes the rows, and `python -m tests_models.table` this page. `scripts/slow` repeats the sweep of
 transformers in four pieces, and one of a model of each file of timm: a piece fails if a model is no longer equal.
 """  # noqa: E501

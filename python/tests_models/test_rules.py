@@ -194,6 +194,33 @@ def test_the_rule_that_made_a_model_the_last_time_is_tried_first(
     assert list(dict.fromkeys(made)) == rules
 
 
+def test_a_base_of_models_stands_for_one_of_them() -> None:
+    import transformers
+
+    from tests_models import diffusers_models
+
+    assert diffusers_models._whole(transformers.PreTrainedModel) is transformers.BertModel
+    family = transformers.Gemma2PreTrainedModel
+    assert diffusers_models._whole(family) is transformers.Gemma2Model
+    for kind in (nn.Linear, transformers.T5EncoderModel):
+        assert diffusers_models._whole(kind) is kind
+
+
+def test_arguments_without_a_value_get_one_by_what_they_count() -> None:
+    import diffusers
+
+    from tests_models import diffusers_models
+
+    class Model(diffusers.ModelMixin):  # type: ignore[misc]
+        def __init__(
+            self, text_dim: int, low: float, depth: int | None = None, **_: Any
+        ) -> None: ...
+
+    given = diffusers_models._given(Model, FEWER)
+    assert given == {"text_dim": 32, "low": 2, "depth": None}
+    assert diffusers_models._given(Model, FILLED) == given | {"depth": 2}
+
+
 @pytest.mark.parametrize(("inside", "tops"), [(True, {"unet", "vae"}), (False, {""})])
 def test_a_pipeline_has_run_if_each_of_its_models_has(inside: bool, tops: set[str]) -> None:
     pipeline = nn.ModuleDict({"unet": nn.Sequential(nn.Linear(2, 2)), "vae": nn.Linear(2, 2)})
