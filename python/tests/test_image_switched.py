@@ -183,6 +183,17 @@ def test_a_copy_that_another_version_has_now_is_not_written() -> None:
     assert torch.equal(cast(torch.Tensor, holder.attribute), tensor)
 
 
+def test_what_was_installed_is_installed_again_in_silence() -> None:
+    model = Copied(0.0)
+    gc.disable()  # the copies of the first time are not garbage that waits for it
+    try:
+        for ref in (copied(1.0)[1], copied(2.0)[1]):
+            gpuwm.image.install(model, ref, private=PRIVATE)
+    finally:
+        gc.enable()
+    assert set(map(tuple, model.values().values())) == {(2.0,)}
+
+
 def test_a_copy_of_another_size_is_refused_before_anything_moves() -> None:
     first, second = copied(1.0)[1], copied(2.0)[1]
     model = Copied(0.0)

@@ -142,6 +142,8 @@ def installed(
                 matching.journal.undo()
                 replaying.undo()
             raise
+        finally:
+            memory.let_go()
     with own_calls():
         return _finish(mapping, model, record, memory, matching, guard)
 

@@ -71,6 +71,10 @@ class Memory:
         """The version's tensors that are not copied."""
         return [t for name, t in self._sources.items() if name not in self._private]
 
+    def let_go(self) -> None:
+        """Keeps no copies any more: the module has them. Cycles keep this object for a while."""
+        self._copies.clear()
+
     def make(self, position: int, like: torch.Tensor | None) -> torch.Tensor:
         """A new tensor object as the record describes it. like: what the module has there: if the
         names of the classes are equal, its class is used. Raises Unsupported if this process has no
