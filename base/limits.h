@@ -52,8 +52,8 @@
 #define MESSAGE_MAP_MAX 256
 
 /* Elements of a packet that gpuwmd reads: each key, each value and each container counts. The
- * largest request is a resume of RESUME_LEASES_MAX leases and RESUME_CLAIMS_MAX claims: a lease has
- * 7 elements, a claim 1, and 11 are around them, so there are 1,867 in all. The largest packet of a
+ * largest request is a resume of RESUME_LEASES_MAX leases and RESUME_CLAIMS_MAX claims: a lease has at most
+ * 15 elements (a copy is neither parked nor has it room), a claim 1, and 11 are around them, so there are 3,915 in all. The largest packet of a
  * loader, loader_checked with PART_SEGMENTS_MAX segments that are all shared, has 2,546. A packet of one-byte values
  * could have 65,500, which cost gpuwmd 1 ms; 4,096 elements cost 0.1 ms. */
 #define MESSAGE_ELEMENTS_MAX 4096
@@ -66,6 +66,9 @@
  * A machine with more users than this puts them into a group. */
 #define JOIN_UIDS_MAX 16
 #define JOIN_GIDS_MAX 16
+
+/* Bytes of room that a lease may ask for: more than any device has, and few enough that sums do not overflow. */
+#define ROOM_BYTES_MAX (1ULL << 50)
 
 /* Leases in one resume. With a device and a version id each takes 125 bytes, and ADDRESSES_PER_SESSION_MAX of them 140
  * bytes more. */

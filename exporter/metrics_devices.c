@@ -13,6 +13,8 @@ static const struct {
 	{"gpuwm_device_used_bytes",
 	 "What gpuwmd has promised of the budget, with contexts and with memory that is still mapped.", "used"},
 	{"gpuwm_device_contexts_bytes", "What is promised to the CUDA contexts of loaders.", "contexts"},
+	{"gpuwm_device_room_bytes", "What awake workers take on the device besides versions, as they said.",
+	 "rooms"},
 	{"gpuwm_device_still_mapped_bytes",
 	 "Memory of freed versions that holders of revoked leases may still map.", "still_mapped"},
 };

@@ -185,11 +185,17 @@ static const char *device_state(const json_t *device, const char *key, char text
 static int status_print(const json_t *status)
 {
 	static const struct column columns[] = {
-		{"DEVICE", cell_device, "device"},  {"?KIND", cell_text, "kind"},
-		{"!STATE", device_state, "lost"},   {">TOTAL", cell_size, "total"},
-		{">FREE", cell_size_known, "free"}, {">BUDGET", cell_size, "budget"},
-		{">USED", cell_size, "used"},       {"?>STILL MAPPED", cell_size, "still_mapped"},
-		{"NAME", cell_text, "name"},        {0},
+		{"DEVICE", cell_device, "device"},
+		{"?KIND", cell_text, "kind"},
+		{"!STATE", device_state, "lost"},
+		{">TOTAL", cell_size, "total"},
+		{">FREE", cell_size_known, "free"},
+		{">BUDGET", cell_size, "budget"},
+		{">USED", cell_size, "used"},
+		{"?>ROOM", cell_size, "rooms"},
+		{"?>STILL MAPPED", cell_size, "still_mapped"},
+		{"NAME", cell_text, "name"},
+		{0},
 	};
 	json_t *limits = json_object_get(status, "limits"), *value;
 	const char *key, *separator = "limits: ";

@@ -66,19 +66,13 @@ static const char *lease_address(const json_t *lease, const char *key, char text
 int leases_print(const json_t *leases)
 {
 	static const struct column columns[] = {
-		{">LEASE", cell_lease, "lease"},
-		{"VERSION", cell_name, NULL},
-		{"DEVICE", cell_device, "device"},
-		{"?>RANK", cell_number, "rank"},
-		{">PID", cell_number, "pid"},
-		{"?>UID", cell_number, "uid"},
-		{"?NAME", cell_text, "name"},
-		{">AGE", cell_age, "since_ms"},
-		{"!STATE", lease_state, "revoked_ms"},
-		{"?ADDRESS", lease_address, "address"},
-		{"COMMAND", cell_text, "command"},
-		{"+ID", cell_text, "version"},
-		{0},
+		{">LEASE", cell_lease, "lease"},        {"VERSION", cell_name, NULL},
+		{"DEVICE", cell_device, "device"},      {"?>RANK", cell_number, "rank"},
+		{">PID", cell_number, "pid"},           {"?>UID", cell_number, "uid"},
+		{"?NAME", cell_text, "name"},           {">AGE", cell_age, "since_ms"},
+		{"!STATE", lease_state, "revoked_ms"},  {"?>ROOM", cell_size, "room"},
+		{"?ADDRESS", lease_address, "address"}, {"COMMAND", cell_text, "command"},
+		{"+ID", cell_text, "version"},          {0},
 	};
 
 	return table_of(columns, leases);

@@ -62,6 +62,7 @@ struct waiter {
 	struct version_id id; /* of a version, of a publish, or of a use of a region */
 	struct digest content;
 	uint64_t job; /* a job, or a lease */
+	uint64_t room; /* bytes, of a lease */
 	void *asked; /* freed with the waiter */
 };
 

@@ -22,6 +22,7 @@ struct device {
 	uint64_t used; /* how much is charged */
 	uint64_t by_users; /* part of `used`: what users are charged with too, and no operator */
 	uint64_t contexts; /* part of `used`: contexts of loaders that have not gone */
+	uint64_t rooms; /* part of `used`: what holders of leases take besides versions (lease_room.c) */
 	uint64_t still_mapped; /* part of `used`: freed versions that holders of revoked leases may still map */
 	struct error lost; /* how the GPU was lost, as a loader found; code 0: it was not lost */
 };

@@ -233,6 +233,7 @@ struct version *lease_release(struct registry *registry, struct lease *lease)
 	if (!lease->parked && version_awake_leases(version) == 0)
 		version->last_used_ms = clock_wall_ms();
 	registry->counts.leases--;
+	room_free(lease->room);
 	free(lease->address);
 	free(lease);
 	return version;

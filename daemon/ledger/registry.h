@@ -185,10 +185,18 @@ struct lease {
 	char *address; /* malloced: where the holder serves requests; NULL: it has announced none */
 	struct quota_charge charge;
 	struct ipc_copy *copy; /* whose handles it hands over; NULL: it hands over the version's descriptors */
+	struct lease_room *room; /* what the holder takes on the device besides the version; NULL: nothing */
 	uint64_t parked_as; /* the number that it had when it was parked last; 0: it never was */
 	struct lease *next_of_version, **link_of_version;
 	struct lease *next_of_holder, **link_of_holder;
 	struct lease *next_of_bucket; /* the registry's table */
+};
+
+/* What the holder of a lease takes on the lease's device besides the version. */
+struct lease_room {
+	struct budget_charge charge;
+	uint64_t awake; /* as much as the holder asked for when it was to be awake last */
+	uint64_t paid; /* as much as the user's quota once had for this lease */
 };
 
 struct registry; /* opaque: hash tables */
@@ -401,6 +409,19 @@ void lease_park(struct lease *lease);
 void lease_unpark(struct registry *registry, struct lease *lease);
 /* The holder did not get it: the lease is parked, under the number that the holder knows. */
 void lease_unpark_undo(struct registry *registry, struct lease *lease);
+/* Returns the device that the lease's part belongs to, where its room is charged. */
+struct device *lease_device(const struct lease *lease);
+uint64_t lease_room_bytes(const struct lease *lease);
+/* Sets how many bytes the holder takes on the lease's device besides the version, and charges them to the device and to the user (uid NULL:
+ * to no user). Less than there is always succeeds, if there is room at all. More fails with -ENOSPC, with -EDQUOT unless the user had paid
+ * for as much before, and with -ENOMEM; the room stays as it was then. */
+int lease_room_set(struct lease *lease, uint64_t bytes, struct quota *quota, const uid_t *uid,
+		   struct error *error);
+/* The same for what the holder takes already, whatever the limits. Fails with -ENOMEM. */
+int lease_room_adopt(struct lease *lease, uint64_t bytes, struct quota *quota, const uid_t *uid,
+		     struct error *error);
+/* Gives the room back. Returns NULL; NULL is fine. */
+struct lease_room *room_free(struct lease_room *room);
 /* Returns how many leases of the version are not parked: if there are any, it stays on its devices. */
 uint64_t version_awake_leases(const struct version *version);
 /* Ends a lease. Returns its version, which may be unused now. */

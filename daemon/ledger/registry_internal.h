@@ -5,7 +5,7 @@
  *   revoked_ids.c      leases that were kicked
  *   registry_failed.c  the list of failed versions
  *   registry.c         the table of versions: how they get into it and leave it
- *   alias.c, lease.c
+ *   alias.c, lease_room.c, lease.c
  *   registry_life.c    a version's moves from state to state, with its aliases */
 #ifndef GPUWM_DAEMON_REGISTRY_INTERNAL_H
 #define GPUWM_DAEMON_REGISTRY_INTERNAL_H

@@ -89,6 +89,7 @@ struct lease_wanted {
 	uint64_t promotion; /* that it has waited for (tiers_attach); 0: none */
 	bool copied; /* by legacy CUDA IPC */
 	uint64_t lease; /* a parked one, which is to be given back; 0: a new one */
+	uint64_t room; /* bytes that the holder takes besides */
 };
 /* Of a request that can't be answered yet. */
 struct lease_later {
@@ -108,6 +109,8 @@ int claim_resume(const struct request *request, const char *text, struct error *
 /* 0: answered. */
 typedef int lease_ask_fn(const struct request *request, const struct lease_wanted *wanted,
 			 struct lease_later *ret_later, struct error *error);
+/* Who is charged with room that the request asks for; NULL: nobody, since an operator asks. */
+const uid_t *lease_payer(const struct request *request);
 /* Who gets a lease that the request asks for. */
 struct lease_holder lease_holder_of(const struct request *request);
 /* Grants a lease of the user's copy of the part, and answers, or lets the request wait until the copy is made. (methods_copy.c) */

@@ -128,13 +128,13 @@ struct get_handles_result lease_result(const struct version *version, uint32_t r
 void lease_tell_fds(const struct request *request, const struct lease_found *found, uint64_t lease)
 {
 	const struct version *version = found->version;
-	const struct get_handles_result result =
-		lease_result(version, found->replica, lease, found->generation);
+	struct get_handles_result result = lease_result(version, found->replica, lease, found->generation);
 	int fds[PACKET_FDS_MAX];
 	struct message_writer w;
 	struct part part;
 	size_t fd_count;
 
+	result.room = lease_room_bytes(lease_by_id(request->server->ledger.registry, lease));
 	request_result(request, &w);
 	record_put(&w, form_get_handles.result, &result);
 	replica_list(&version->replicas[found->replica], &part);
@@ -150,21 +150,39 @@ struct lease_holder lease_holder_of(const struct request *request)
 				     session->peer.uid};
 }
 
+const uid_t *lease_payer(const struct request *request)
+{
+	return request->session->kind == SESSION_ADMIN ? NULL : &request->session->peer.uid;
+}
+
+static int lease_take_room(const struct request *request, struct lease *lease, uint64_t room,
+			   struct error *error)
+{
+	struct server *server = request->server;
+	int r = lease_room_set(lease, room, server->ledger.quota, lease_payer(request), error);
+
+	if (r < 0)
+		versions_free_unused(&server->work, leases_end(&server->work, lease));
+	return r;
+}
+
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
-static int lease_shared(const struct request *request, const struct lease_found *found, bool look,
-			struct error *error)
+static int lease_shared(const struct request *request, const struct lease_found *found,
+			const struct lease_wanted *wanted, struct error *error)
 {
 	struct server *server = request->server;
 	const struct lease_holder holder = lease_holder_of(request);
 	struct lease *lease;
 	int r;
 
-	if (look) /* as freely as a lease of before a restart */
+	if (wanted->look) /* as freely as a lease of before a restart */
 		r = lease_resume(server->ledger.registry, found->version, found->replica, false, &holder,
 				 &lease, error);
 	else
 		r = lease_grant(server->ledger.registry, found->version, found->replica, &holder, &lease,
 				error);
+	if (r == 0 && wanted->room > 0)
+		r = lease_take_room(request, lease, wanted->room, error);
 	if (r < 0)
 		return r;
 	moves_stop_demotion(&server->work, found->version, "an attach");
@@ -194,7 +212,7 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 	if (r < 0)
 		return r;
 	return wanted->copied ? lease_copied(request, &found, error)
-			      : lease_shared(request, &found, wanted->look, error);
+			      : lease_shared(request, &found, wanted, error);
 }
 
 /* ---- waiting ---- */
@@ -208,7 +226,8 @@ void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 					    .owner = waiter->owner,
 					    .promotion = waiter->promotion,
 					    .copied = waiter->copied,
-					    .lease = waiter->job};
+					    .lease = waiter->job,
+					    .room = waiter->room};
 	struct error error, reason;
 	struct lease_later later;
 	int r = ask(&waiter->request, &wanted, &later, &error);
@@ -240,6 +259,7 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 	waiter->owner = wanted->owner;
 	waiter->promotion = wanted->promotion;
 	waiter->job = wanted->lease;
+	waiter->room = wanted->room;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
 	if (waiter_name_enter(waiter) == 0)
 		return 0;
@@ -261,7 +281,8 @@ int method_get_handles(struct request *request, const void *given, struct error 
 				      .rank = params->rank,
 				      .look = params->look,
 				      .owner = params->owner,
-				      .copied = is_copied(params->transport)};
+				      .copied = is_copied(params->transport),
+				      .room = params->room};
 	char remedy[REMEDY_BYTES];
 	struct lease_later later;
 	int r;
@@ -383,6 +404,11 @@ static int lease_resume_one(const struct request *request, const struct lease_wa
 	r = lease_find_replica(version, wanted, &replica, error);
 	if (r == 0)
 		r = lease_resume(server->ledger.registry, version, replica, asked->parked, &holder, ret, error);
+	if (r == 0) {
+		r = lease_room_adopt(*ret, asked->room, server->ledger.quota, lease_payer(request), error);
+		if (r < 0)
+			leases_end(&server->work, *ret);
+	}
 	if (r == 0 && !asked->parked)
 		moves_stop_demotion(&server->work, version, "a process that takes its lease again");
 	return r;

@@ -275,6 +275,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 			       .address = lease->address,
 			       .parked = lease->parked,
 			       .transport = lease->copy ? TRANSPORT_CUDA_IPC : NULL,
+			       .room = lease_room_bytes(lease),
 		       });
 }
 

@@ -21,7 +21,8 @@ int method_park(struct request *request, const void *given, struct error *error)
 {
 	const struct park_params *params = given;
 	struct lease *lease = own_lease(request, params->lease, error);
-	int r = lease ? leases_park(&request->server->work, lease, error) : error->code;
+	int r = lease ? leases_park(&request->server->work, lease, params->room, lease_payer(request), error)
+		      : error->code;
 
 	if (r == 0)
 		request_done(request);
@@ -46,6 +47,9 @@ static int unpark_answer(const struct request *request, const struct lease_wante
 		return lease_promote(request, wanted, found.version, ret_later, error);
 	}
 	r = version_check_replica(found.version, found.replica, error);
+	if (r == 0)
+		r = lease_room_set(lease, wanted->room, request->server->ledger.quota, lease_payer(request),
+				   error);
 	if (r < 0)
 		return r;
 	leases_unpark(&request->server->work, lease);
@@ -57,6 +61,12 @@ static void unpark_wake(struct waiter *waiter, const struct version *changed, bo
 {
 	(void)changed;
 	lease_wake(waiter, expired, unpark_answer);
+}
+
+/* As much as it had when it was awake last. */
+static uint64_t room_before(const struct lease *lease)
+{
+	return lease->parked && lease->room ? lease->room->awake : lease_room_bytes(lease);
 }
 
 int method_unpark(struct request *request, const void *given, struct error *error)
@@ -71,6 +81,7 @@ int method_unpark(struct request *request, const void *given, struct error *erro
 	if (!lease)
 		return error->code;
 	ref.id = lease->version->id;
+	wanted.room = params->room ? *params->room : room_before(lease);
 	r = unpark_answer(request, &wanted, &later, error);
 	wanted.promotion = later.promotion;
 	if (r < 0 && later.comes && params->wait_ms != 0)

@@ -87,6 +87,7 @@ static void tell_device(const struct device *device, struct device_told *ret)
 		.context = device->context,
 		.contexts = device->contexts,
 		.still_mapped = device->still_mapped,
+		.rooms = device->rooms,
 		.lost = device->lost.code ? &device->lost : NULL,
 	};
 }

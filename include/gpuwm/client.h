@@ -375,6 +375,10 @@ struct gpuwm_attach_options {
 	/* Fails with -ENOTSUP if the version can't be handed over so: it lies on host, the GPU or its driver
 	 * has no legacy IPC, or gpuwmd is older. gpuwm never takes another transport instead. */
 	enum gpuwm_transport transport;
+	/* Bytes that this process takes on the version's device besides the version: caches, activations, the CUDA context. gpuwmd
+	 * counts them as used while the mapping is awake, and makes room for them together with the version. It neither makes nor
+	 * limits that memory. At most 2^50. gpuwm_get_handles with `look`, and other transports than descriptors, take none (-EINVAL). */
+	uint64_t room;
 };
 
 /* Takes a lease on a version and maps the version, read-only. ref is "model", "model@tag",
@@ -398,6 +402,7 @@ struct gpuwm_attach_options {
  *                     lists the devices that have it, or says how the GPU was lost.
  *   -ETIMEDOUT        The version was not ready within wait_ms.
  *   -EDQUOT           A limit of this user was reached.
+ *   -ENOSPC           The device has no room for the version, or for options.room.
  *   -ESHUTDOWN        gpuwmd is draining.
  *   -EKEYREJECTED     The version has another key than options.key asks for.
  *   -EACCES           The version has another owner than the options ask for, or options.look is
@@ -535,29 +540,39 @@ int gpuwm_switch(struct gpuwm_mapping *mapping, const char *ref, const struct gp
  * which the library explains if gpuwm_name_faults was called. An announced address takes no requests meanwhile. Other attachments
  * of this process to the same version may share the memory: it goes when the last of them has parked.
  *
+ * room: the bytes of the mapping's room (gpuwm_attach_options) that the process keeps on the device while it is parked; the rest is for
+ * others. The process has freed them before the call.
+ *
  * The call waits until the device is idle. If gpuwmd is away, the next one hears that the lease is parked. A mapping
  * that is parked already is fine. gpuwm_tensor_at, exports, gpuwm_switch and gpuwm_exchange of a parked mapping fail with -ENODATA;
  * gpuwm_detach and gpuwm_drop end it.
  *
  * Returns 0. Fails with the codes below, and with those of gpuwm_lost; the mapping is as before then.
  *   -EBUSY    A CUDA stream is being captured.
- *   -EINVAL   The version does not move: it has no name, or is cached.
+ *   -EINVAL   The version does not move: it has no name, or is cached. Or `room` is more than the mapping has.
  *   -ENOTSUP  The mapping has private_writes, or comes by CUDA IPC, or no other process has its memory. Or gpuwmd is older.
  *   -EIO      The CUDA context is broken, or the driver refused.
  *   -ECHILD */
-int gpuwm_park(struct gpuwm_mapping *mapping);
+int gpuwm_park(struct gpuwm_mapping *mapping, uint64_t room);
 /* Maps the memory of a parked mapping again, at the same addresses. If the version has left its device, gpuwmd brings it back, and
- * the call waits for that: wait_ms, 0: not at all, -1: for ever. A mapping that is not parked is fine.
+ * the call waits for that: wait_ms, 0: not at all, -1: for ever.
+ *
+ * room: the bytes that the process is going to take there besides, once the call has returned; GPUWM_ROOM_AS_BEFORE: as many as when
+ * it was awake last. gpuwmd grants the version and the room together, or neither. A mapping that is not parked gets the other room, or
+ * keeps the one it has if the call fails.
  *
  * Returns 0. Fails with the codes below; the mapping stays parked then, and the call may be repeated.
- *   -ETIMEDOUT  The version is not back yet.
+ *   -ETIMEDOUT  The version is not back yet, or its room is not there yet.
  *   -ENOENT     The version was retired after it had left its device.
  *   -EBADMSG, -ENODEV  The version is tainted, or its device is lost.
  *   -ENOSPC, -EDQUOT  The device has no room, or a quota is used up.
  *   -ENOMEM, -EIO, -ECHILD, and the codes of gpuwm_lost */
-int gpuwm_unpark(struct gpuwm_mapping *mapping, int64_t wait_ms);
+int gpuwm_unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms);
+#define GPUWM_ROOM_AS_BEFORE UINT64_MAX
 /* Returns whether the mapping is parked. */
 bool gpuwm_mapping_parked(const struct gpuwm_mapping *mapping);
+/* Returns the bytes of room that gpuwmd counts for the mapping now. */
+uint64_t gpuwm_mapping_room(const struct gpuwm_mapping *mapping);
 
 struct gpuwm_exchange_options {
 	size_t size;

@@ -3,6 +3,7 @@
 #include "messages.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* An empty text is no device. Only a missing one stands for the device that has the part. */
 static int check_device(const char *device, struct error *error)
@@ -20,7 +21,13 @@ static int check_get_handles(const void *value, struct error *error)
 	const struct get_handles_params *params = value;
 	int r = check_device(params->device, error);
 
-	return r < 0 ? r : transport_check(params->transport, error);
+	if (r == 0)
+		r = transport_check(params->transport, error);
+	if (r == 0 && params->room > 0 &&
+	    (params->look || (params->transport && strcmp(params->transport, TRANSPORT_FD) != 0)))
+		return error_set(error, -EINVAL, "attach by descriptors, without \"look\"",
+				 "room is for a lease that can be parked");
+	return r;
 }
 
 static const struct record_field get_handles_params_rows[] = {
@@ -31,6 +38,7 @@ static const struct record_field get_handles_params_rows[] = {
 	FIELD_BOOL_OR(struct get_handles_params, look, false),
 	FIELD_OWNER(struct get_handles_params, owner),
 	FIELD_TEXT_MAYBE(struct get_handles_params, transport, TRANSPORT_BYTES_MAX),
+	FIELD_U64_OR(struct get_handles_params, room, 0, ROOM_BYTES_MAX),
 };
 static const struct record get_handles_params = {RECORD(struct get_handles_params, get_handles_params_rows),
 						 .check = check_get_handles};
@@ -49,6 +57,7 @@ static const struct record_field get_handles_result_rows[] = {
 			 &ipc_segment_record),
 	FIELD_TEXT_MAYBE(struct get_handles_result, event, IPC_HANDLE_TEXT - 1),
 	FIELD_U64_MAYBE(struct get_handles_result, holder),
+	FIELD_U64_OR(struct get_handles_result, room, 0, ROOM_BYTES_MAX),
 };
 static const struct record get_handles_result = {
 	RECORD(struct get_handles_result, get_handles_result_rows),
@@ -73,6 +82,7 @@ const struct message_form form_release = {
 
 static const struct record_field park_params_rows[] = {
 	FIELD_U64(struct park_params, lease),
+	FIELD_U64_OR(struct park_params, room, 0, ROOM_BYTES_MAX),
 };
 static const struct record park_params = {RECORD(struct park_params, park_params_rows)};
 
@@ -82,8 +92,19 @@ const struct message_form form_park = {.name = "park", .params = &park_params, .
 static const struct record_field unpark_params_rows[] = {
 	FIELD_U64(struct unpark_params, lease),
 	FIELD_WAIT_MS(struct unpark_params),
+	FIELD_U64_MAYBE(struct unpark_params, room),
 };
-static const struct record unpark_params = {RECORD(struct unpark_params, unpark_params_rows)};
+static int check_unpark(const void *value, struct error *error)
+{
+	const uint64_t *room = ((const struct unpark_params *)value)->room;
+
+	return !room || *room <= ROOM_BYTES_MAX ? 0
+						: error_set(error, -EINVAL, NULL, "room: at most %llu bytes",
+							    (unsigned long long)ROOM_BYTES_MAX);
+}
+
+static const struct record unpark_params = {RECORD(struct unpark_params, unpark_params_rows),
+					    .check = check_unpark};
 
 const struct message_form form_unpark = {
 	.name = "unpark", .params = &unpark_params, .result = &get_handles_result};
@@ -132,6 +153,7 @@ static const struct record_field resume_lease_rows[] = {
 	FIELD_TEXT_MAYBE(struct resume_lease, address, ADDRESS_BYTES_MAX),
 	FIELD_TEXT_MAYBE(struct resume_lease, transport, TRANSPORT_BYTES_MAX),
 	FIELD_BOOL_OR(struct resume_lease, parked, false),
+	FIELD_U64_OR(struct resume_lease, room, 0, ROOM_BYTES_MAX),
 };
 static const struct record resume_lease = {RECORD(struct resume_lease, resume_lease_rows),
 					   .check = check_resume_lease};

@@ -16,6 +16,7 @@ struct get_handles_params {
 	bool look;
 	struct owner_wish owner;
 	const char *transport; /* NULL: TRANSPORT_FD */
+	uint64_t room; /* bytes that the process takes on the device besides the version */
 };
 /* The map also has the part (part.h). With TRANSPORT_CUDA_IPC that has no segments, but the copy has handles. */
 struct get_handles_result {
@@ -30,6 +31,7 @@ struct get_handles_result {
 	} handles;
 	const char *event;
 	const uint64_t *holder; /* the pid of the process that has the copy */
+	uint64_t room; /* bytes that the lease has besides; an older gpuwmd says none */
 };
 
 extern const struct message_form form_release;
@@ -40,6 +42,7 @@ struct release_params {
 extern const struct message_form form_park;
 struct park_params {
 	uint64_t lease;
+	uint64_t room; /* bytes that the process keeps on the device */
 };
 
 /* unpark answers with the result of get_handles. */
@@ -47,6 +50,7 @@ extern const struct message_form form_unpark;
 struct unpark_params {
 	uint64_t lease;
 	int64_t wait_ms;
+	const uint64_t *room; /* NULL: as much as when the lease was awake last */
 };
 
 extern const struct message_form form_announce;
@@ -64,6 +68,7 @@ struct resume_lease {
 	const char *address; /* NULL: none */
 	const char *transport; /* NULL: TRANSPORT_FD */
 	bool parked; /* its holder maps nothing */
+	uint64_t room; /* bytes that its holder has on the device besides */
 };
 struct resume_params {
 	struct {

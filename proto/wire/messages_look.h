@@ -188,6 +188,7 @@ struct lease_told {
 	const uint64_t *revoked_ms, *bytes;
 	const bool *freed;
 	const char *transport; /* NULL: TRANSPORT_FD */
+	uint64_t room; /* bytes that the holder takes on the device besides the version */
 };
 struct claim_told {
 	const char *model, *tag;

@@ -23,6 +23,7 @@ static const struct record_field device_told_rows[] = {
 	FIELD_U64(struct device_told, context),
 	FIELD_U64(struct device_told, contexts),
 	FIELD_U64(struct device_told, still_mapped),
+	FIELD_U64_OR(struct device_told, rooms, 0, UINT64_MAX),
 	FIELD_ERROR_MAYBE(struct device_told, lost),
 };
 const struct record device_told_record = {.name = "device", RECORD(struct device_told, device_told_rows)};

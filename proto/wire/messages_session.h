@@ -13,7 +13,7 @@ struct device_told {
 	const char *device, *kind, *name;
 	uint64_t total;
 	const uint64_t *free, *free_age_ms;
-	uint64_t budget, used, granularity, context, contexts, still_mapped;
+	uint64_t budget, used, granularity, context, contexts, still_mapped, rooms;
 	const struct error *lost;
 };
 extern const struct record device_told_record;

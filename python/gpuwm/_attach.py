@@ -53,18 +53,24 @@ def attach(ref: str, *, copy: bool = False, **options: Unpack[MapOptions]) -> Ma
       this user, which another process holds and legacy CUDA IPC opens. It takes its bytes and a
       CUDA context once more, and dies with its holder and with gpuwmd: `Mapping.check` then raises
       Lost. There is no switch. It is for programs that can't take descriptors; see `gpuwm.handles`.
+    - room: the bytes that this process takes on the version's device besides the version: caches,
+      activations, the CUDA context. gpuwmd counts them as used, and makes room for them together
+      with the version, until the mapping is parked or ends. `Mapping.unpark(room=)` changes it. Not
+      with `copy`.
     - progress: is told of a wait: a function that gets each gpuwm.Progress. None: what
       `gpuwm.set_progress` says.
     - client: None: a client that the whole process shares.
 
-    Raises NotFound, NoDevice (the message lists where the version is), TimedOut, Mismatch (it names
-    the field of the key), Refused (another owner), Damaged, Unsupported, Quota, Draining or
-    Unreachable.
+    Raises NotFound, NoDevice (the message lists where the version is), TimedOut, NoRoom, Mismatch
+    (it names the field of the key), Refused (another owner), Damaged, Unsupported, Quota, Draining
+    or Unreachable.
     """
     if copy and options.get("address") is not None:
         raise errors.Invalid(
             "copy=True with an address", "copies have no lease to announce it with"
         )
+    if copy and options.get("room"):
+        raise errors.Invalid("copy=True with room", "copies have no lease that holds it")
     mapping = Mapping(_lease.take(ref, **options))
     if not copy:
         return mapping

@@ -54,6 +54,7 @@ class MapOptions(Options, total=False):
 
     writes: Writes
     address: str | None
+    room: int
 
 
 def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
@@ -78,6 +79,7 @@ def take(ref: str, **options: Unpack[MapOptions]) -> Handle:
         wanted.transport = transport_number(options["transport"])
     if options.get("address") is not None:
         wanted.announce = lib.maybe_text(options["address"], "address")
+    wanted.room = lib.count(options.get("room", 0), "room", ROOM_MAX)
     progress = checked(options.get("progress"))
     client = for_options(wanted, options.get("client"))
     if device is not None:
@@ -173,11 +175,13 @@ def _select(
         # Of the mapping, not of handles, which need no copy.
         announced, options.announce = options.announce, None
         transport, options.transport = options.transport, 0
+        room, options.room = options.room, 0
         began = time.monotonic()
         version, infos = _look(client, ref, options)
         options.wait_ms = lib.left(options.wait_ms, began)
         options.announce = announced
         options.transport = transport
+        options.room = room
         encoded = lib.ref_bytes(version.id)
         names = [info.name for info in infos]
     options.globs, options.glob_count = lib.sequence(selection.globs(names), "glob")
@@ -257,45 +261,56 @@ def _wait_for(client: Client, ref: str, options: abi.AttachOptions) -> None:
 
 # ---- parking ------------------------------------------------------------------------------------
 
+ROOM_MAX = 1 << 50
+ROOM_AS_BEFORE = lib.UINT64_MAX
+
 # Ctrl-C is noticed between two questions, and nothing goes on behind the caller's back after it.
 QUESTION_MS = round(threads.UNSEEN_S * 1000)
 
 
-def park(handle: Handle) -> None:
+def park(handle: Handle, room: int = 0) -> None:
     """Takes the memory of the version out of this process, and keeps its addresses: models that
     were bound, tensors, arrays and captured CUDA graphs are true again after `unpark`. Until then
     nobody may read them: on host a read ends the process with SIGSEGV, in a kernel with an illegal
     address. gpuwmd may let the version leave its device meanwhile, for as long as something else
     needs the room, but does not free it. A mapping that is parked already is fine.
 
+    - room: the bytes of the mapping's room (`attach(room=)`) that the process keeps on the device
+      while it is parked. It has freed the rest before the call.
+
     Call it at a quiet point: it waits until the device is idle. Private copies stay. If another
     mapping of this process has the same version, the memory goes when the last one has parked.
 
     Raises Busy (a CUDA stream is being captured), Invalid (the version does not move: it has no
-    name, or is cached), Unsupported (`writes="private"`, transport="cuda_ipc", or gpuwmd is older)
-    or Lost; the mapping is as before then.
+    name, or is cached; or `room` is more than the mapping has), Unsupported (`writes="private"`,
+    transport="cuda_ipc", or gpuwmd is older) or Lost; the mapping is as before then.
     """
+    kept = lib.count(room, "room", ROOM_MAX)
     with handle.use() as pointer:
-        lib.check(handle.library.gpuwm_park(pointer))
+        lib.check(handle.library.gpuwm_park(pointer, kept))
     logs.park.info("parked %s", version_of(handle.version))
 
 
-def unpark(handle: Handle, wait: float | None = None) -> None:
-    """Maps the memory again, at the same addresses. A mapping that is not parked is fine.
+def unpark(handle: Handle, wait: float | None = None, room: int | None = None) -> None:
+    """Maps the memory again, at the same addresses.
 
     - wait: seconds to wait if the version has left its device, and has to come back. None: do not
       wait; the way back has begun all the same. Ctrl-C ends the wait.
+    - room: the bytes that the process is going to take on the device besides, once the call has
+      returned. gpuwmd grants the version and the room together, or neither. None: as many as when
+      the mapping was awake last. A mapping that is not parked gets the other room.
 
     Raises TimedOut, NotFound (the version was retired after it had left its device), Damaged,
     NoDevice, NoRoom, Quota or Lost; the mapping stays parked then.
     """
     left = lib.milliseconds(wait, "wait")
+    asked = ROOM_AS_BEFORE if room is None else lib.count(room, "room", ROOM_MAX)
     began = time.monotonic()
     while True:
         now = min(left, QUESTION_MS) if left >= 0 else QUESTION_MS
         try:
             with handle.use() as pointer:
-                lib.check(handle.library.gpuwm_unpark(pointer, now))
+                lib.check(handle.library.gpuwm_unpark(pointer, asked, now))
         except errors.TimedOut:
             if left >= 0 and (time.monotonic() - began) * 1000 >= left:
                 raise
@@ -307,4 +322,10 @@ def unpark(handle: Handle, wait: float | None = None) -> None:
 def is_parked(handle: Handle) -> bool:
     with handle.use() as pointer:
         found: bool = handle.library.gpuwm_mapping_parked(pointer)
+    return found
+
+
+def room_of(handle: Handle) -> int:
+    with handle.use() as pointer:
+        found: int = handle.library.gpuwm_mapping_room(pointer)
     return found

@@ -97,18 +97,24 @@ class Mapping(Tensors):
 
     # ---- without its memory for a while ----
 
-    def park(self) -> None:
+    def park(self, room: int = 0) -> None:
         """Gives the memory back, and keeps its addresses: see gpuwm._lease.park."""
-        _lease.park(self._held())
+        _lease.park(self._held(), room)
 
-    def unpark(self, wait: float | None = None) -> None:
+    def unpark(self, wait: float | None = None, *, room: int | None = None) -> None:
         """Has the memory again, at the same addresses: see gpuwm._lease.unpark."""
-        _lease.unpark(self._held(), wait)
+        _lease.unpark(self._held(), wait, room)
 
-    async def unpark_async(self, wait: float | None = None) -> None:
+    async def unpark_async(self, wait: float | None = None, *, room: int | None = None) -> None:
         """Does what unpark does, without blocking the event loop. If it is cancelled, the call goes
         on in its thread."""
-        await threads.awaited(lambda: self.unpark(wait))
+        await threads.awaited(lambda: self.unpark(wait, room=room))
+
+    @property
+    def room(self) -> int:
+        """The bytes that this process takes on the device besides the version, as gpuwmd counts
+        them."""
+        return _lease.room_of(self._held())
 
     @property
     def parked(self) -> bool:

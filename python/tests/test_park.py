@@ -109,3 +109,22 @@ def test_what_can_t_park_is_said(model: nn.Module) -> None:
         mapping.park()
         asyncio.run(mapping.unpark_async(1))
         assert not mapping.parked
+
+
+def test_room_is_counted_while_a_mapping_is_awake(model: nn.Module) -> None:
+    with gpuwm.attach("parked@v1", room=4 << 20) as mapping:
+        assert mapping.room == 4 << 20
+        mapping.park(room=1 << 20)
+        assert mapping.room == 1 << 20
+        mapping.unpark()
+        assert mapping.room == 4 << 20
+        mapping.unpark(room=2 << 20)
+        assert mapping.room == 2 << 20
+        with pytest.raises(gpuwm.Invalid, match="can't park with 4.0 MiB of room"):
+            mapping.park(room=4 << 20)
+        with pytest.raises(gpuwm.NoRoom):
+            mapping.unpark(room=1 << 50)
+        asyncio.run(mapping.unpark_async(1, room=0))
+        assert mapping.room == 0
+    with pytest.raises(gpuwm.Invalid, match="copy=True with room"):
+        gpuwm.attach("parked@v1", copy=True, room=1)  # type: ignore[call-overload]

@@ -54,12 +54,12 @@ PARKING_TEST(what_stays_is_there_at_once)
 	struct worker w = attached("m@v1");
 
 	for (int round = 0; round < 20; round++) {
-		OK(gpuwm_park(w.mapping));
-		OK(gpuwm_park(w.mapping));
+		OK(gpuwm_park(w.mapping, 0));
+		OK(gpuwm_park(w.mapping, 0));
 		cr_assert(gpuwm_mapping_parked(w.mapping));
 		OK(gpuwm_mapping_check(w.mapping));
-		OK(gpuwm_unpark(w.mapping, 0));
-		OK(gpuwm_unpark(w.mapping, 0));
+		OK(gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, 0));
+		OK(gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, 0));
 		cr_assert_not(gpuwm_mapping_parked(w.mapping));
 	}
 	holds(&w, 1);
@@ -74,13 +74,13 @@ PARKING_TEST(a_parked_version_may_leave_and_comes_back)
 	for (int round = 0; round < 3; round++) {
 		CTL_IS(5, "demote", "m@v1", "--to", LOWER);
 		SAYS("m@v1 has 1 lease");
-		OK(gpuwm_park(w.mapping));
+		OK(gpuwm_park(w.mapping, 0));
 		demote(d, "m@v1", LOWER);
 		if (backend() == BACKEND_FAKECUDA)
 			cr_assert(EVENTUALLY(SOON_MS, device_used(d) == 0), "its memory is still charged");
-		FAILS(ETIMEDOUT, gpuwm_unpark(w.mapping, 0));
+		FAILS(ETIMEDOUT, gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, 0));
 		cr_assert(gpuwm_mapping_parked(w.mapping));
-		OK(gpuwm_unpark(w.mapping, SOON_MS));
+		OK(gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 		holds(&w, 1);
 		cr_assert_eq(device_used(d), used);
 	}
@@ -91,7 +91,7 @@ PARKING_TEST(who_is_awake_keeps_it_there)
 {
 	struct worker w = attached("m@v1"), awake = attached("m@v1");
 
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	CTL_IS(0, "ps");
 	SAYS("parked");
 	SAYS("held");
@@ -107,11 +107,11 @@ RETIRING_TEST(what_is_parked_is_not_freed)
 {
 	struct worker w = attached("m@v1");
 
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	CTL_IS(0, "retire", "m@v1", "--aliases");
-	OK(gpuwm_unpark(w.mapping, 0));
+	OK(gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, 0));
 	holds(&w, 1);
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	leave(&w);
 	cr_assert(EVENTUALLY(SOON_MS, device_used(d) == 0));
 }
@@ -120,10 +120,10 @@ RETIRING_TEST(what_was_retired_below_does_not_come_back)
 {
 	struct worker w = attached("m@v1");
 
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	demote(d, "m@v1", LOWER);
 	CTL_IS(0, "retire", "m@v1", "--aliases");
-	FAILS(ENOENT, gpuwm_unpark(w.mapping, SOON_MS));
+	FAILS(ENOENT, gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 	cr_assert(strstr(gpuwm_error()->message, "m@v1 is retiring"), "%s", gpuwm_error()->message);
 	leave(&w);
 }
@@ -132,10 +132,10 @@ RETIRING_TEST(a_kicked_one_stays_away)
 {
 	struct worker w = attached("m@v1");
 
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	CTL_IS(0, "retire", "m@v1", "--aliases", "--force");
 	cr_assert(EVENTUALLY(SOON_MS, device_used(d) == 0), "nobody maps it");
-	FAILS(ESTALE, gpuwm_unpark(w.mapping, SOON_MS));
+	FAILS(ESTALE, gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 	leave(&w);
 }
 
@@ -147,18 +147,18 @@ PARKING_TEST(the_last_one_that_parks_takes_the_memory_out)
 	struct gpuwm_mapping *second;
 
 	OK(gpuwm_attach(w.client, "m@v1", NULL, &second));
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	cr_assert(mapping_holds(second, 1));
 	CTL_IS(5, "demote", "m@v1", "--to", LOWER);
-	OK(gpuwm_park(second));
+	OK(gpuwm_park(second, 0));
 	demote(d, "m@v1", LOWER);
-	OK(gpuwm_unpark(second, SOON_MS));
+	OK(gpuwm_unpark(second, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 	cr_assert(mapping_holds(second, 1));
 	OK(gpuwm_detach(second));
 	demote(d, "m@v1", LOWER); /* the first has not been awake since */
-	OK(gpuwm_unpark(w.mapping, SOON_MS));
+	OK(gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 	holds(&w, 1);
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	OK(gpuwm_attach(w.client, "m@v1", NULL, &second)); /* where the first was */
 	cr_assert_eq(gpuwm_mapping_address(second, NULL), w.address);
 	cr_assert(mapping_holds(second, 1));
@@ -174,7 +174,7 @@ PARKING_TEST(what_is_parked_is_not_for_use)
 	struct gpuwm_tensor tensor;
 
 	OK(gpuwm_detach(other.mapping));
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	FAILS(ENODATA, gpuwm_tensor_at(w.mapping, 0, &tensor));
 	FAILS(ENODATA, gpuwm_switch(w.mapping, "m@v1", NULL));
 	FAILS(ENODATA, gpuwm_tensors_verify(w.mapping, NULL, 0));
@@ -194,7 +194,7 @@ GPUWMD_TEST_IF(parking, private_writes_are_not_lost,
 	(void)d;
 	options.private_writes = true;
 	OK(gpuwm_attach(client, "m@v1", &options, &mapping));
-	FAILS(ENOTSUP, gpuwm_park(mapping));
+	FAILS(ENOTSUP, gpuwm_park(mapping, 0));
 	OK(gpuwm_detach(mapping));
 	gpuwm_close(client);
 }
@@ -230,14 +230,14 @@ IN_TURN_TEST(two_workers_take_turns)
 	w[0] = attached("m@v1");
 	FAILS(ENOSPC, load_try(d, second, "m@v2"));
 	cr_assert(strstr(gpuwm_error()->detail, "leased"), "%s", gpuwm_error()->detail);
-	OK(gpuwm_park(w[0].mapping));
+	OK(gpuwm_park(w[0].mapping, 0));
 	load_version(d, second, "m@v2");
 	cr_assert(lies_on(d, "v1", "host") && lies_on(d, "v2", "device"));
 	w[1] = attached("m@v2");
 	for (unsigned turn = 0; turn < 6; turn++) {
-		FAILS(ENOSPC, gpuwm_unpark(w[turn % 2].mapping, SOON_MS));
-		OK(gpuwm_park(w[1 - turn % 2].mapping));
-		OK(gpuwm_unpark(w[turn % 2].mapping, SOON_MS));
+		FAILS(ENOSPC, gpuwm_unpark(w[turn % 2].mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
+		OK(gpuwm_park(w[1 - turn % 2].mapping, 0));
+		OK(gpuwm_unpark(w[turn % 2].mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 		holds(&w[turn % 2], turn % 2 + 1);
 	}
 	leave(&w[0]);
@@ -253,10 +253,10 @@ IN_TURN_TEST(a_rule_says_where_it_goes, "model.1.match=*", "--set", "model.1.evi
 
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 	w = attached("m@v1");
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	load_version(d, second, "m@v2");
 	cr_assert(lies_on(d, "v1", "files"));
-	OK(gpuwm_unpark(w.mapping, SOON_MS));
+	OK(gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 	holds(&w, 1);
 	leave(&w);
 	free(second);
@@ -271,10 +271,10 @@ KILL_AND_STOP_TEST(parking, what_was_parked_is_parked_after)
 
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 	w = attached("m@v1");
-	OK(gpuwm_park(w.mapping));
+	OK(gpuwm_park(w.mapping, 0));
 	kept_kill(d, signal_number);
 	cr_assert(EVENTUALLY(SOON_MS, CTL("demote", "m@v1", "--to", LOWER, "--wait") == 0), "%s", output);
-	OK(gpuwm_unpark(w.mapping, SOON_MS));
+	OK(gpuwm_unpark(w.mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 	holds(&w, 1);
 	kept_kill(d, signal_number);
 	OK(gpuwm_mapping_check(w.mapping));
@@ -307,9 +307,9 @@ static pid_t kill_soon(pid_t gpuwmd, unsigned us)
 static void storm_step(struct worker *w, unsigned choice)
 {
 	if (choice % 2)
-		OK(gpuwm_park(w->mapping));
+		OK(gpuwm_park(w->mapping, 0));
 	else
-		OK(gpuwm_unpark(w->mapping, SLOW_MS));
+		OK(gpuwm_unpark(w->mapping, GPUWM_ROOM_AS_BEFORE, SLOW_MS));
 	if (!gpuwm_mapping_parked(w->mapping))
 		holds(w, 1);
 }
@@ -340,7 +340,7 @@ Test(parking, a_storm_of_kills_loses_no_lease)
 		}
 	}
 	for (int i = 0; i < 2; i++) {
-		OK(gpuwm_unpark(w[i].mapping, SLOW_MS));
+		OK(gpuwm_unpark(w[i].mapping, GPUWM_ROOM_AS_BEFORE, SLOW_MS));
 		holds(&w[i], 1);
 		OK(gpuwm_mapping_check(w[i].mapping));
 		leave(&w[i]);

@@ -77,6 +77,7 @@ void view_help(struct picture *picture)
 		"In a device's bar each letter is the memory of the version with that letter.",
 		"+ contexts of loaders   ~ memory of freed versions that is still mapped",
 		"= shared by versions, regions, and what is being loaded",
+		"% room of workers: what they take besides versions",
 		"# copies by CUDA IPC    . free of the budget",
 		"",
 		"Figures of attaches are of the last ten seconds. A picture redraws when",

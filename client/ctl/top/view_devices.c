@@ -59,7 +59,7 @@ static uint64_t bytes_on(const json_t *version, const char *device)
 static void bar_fill(struct bar *bar, const struct top_view *view, const json_t *device, const json_t *list)
 {
 	const uint64_t used = answer_number(device, "used"), contexts = answer_number(device, "contexts"),
-		       mapped = answer_number(device, "still_mapped");
+		       mapped = answer_number(device, "still_mapped"), rooms = answer_number(device, "rooms");
 	const char *id = answer_text(device, "device");
 	const json_t *version, *copy;
 	uint64_t copies = 0, known;
@@ -76,9 +76,10 @@ static void bar_fill(struct bar *bar, const struct top_view *view, const json_t 
 		if (strcmp(answer_text(copy, "device"), id) == 0)
 			copies += answer_number(copy, "bytes");
 	}
-	known = bar->sum + contexts + mapped + copies;
+	known = bar->sum + contexts + mapped + rooms + copies;
 	if (used > known)
 		bar_add(bar, used - known, '=');
+	bar_add(bar, rooms, '%');
 	bar_add(bar, copies, '#');
 	bar_add(bar, contexts, '+');
 	bar_add(bar, mapped, '~');
@@ -98,7 +99,7 @@ static void bar_show(const struct bar *bar, char *ret_text, size_t size)
 		if (coloured && cell != before) {
 			if (cell == '.')
 				length += (size_t)snprintf(ret_text + length, size - length, "\033[0;2m");
-			else if (cell == '#' || cell == '+' || cell == '~' || cell == '=')
+			else if (cell == '#' || cell == '%' || cell == '+' || cell == '~' || cell == '=')
 				length += (size_t)snprintf(ret_text + length, size - length, "\033[0;30;47m");
 			else
 				length += (size_t)snprintf(ret_text + length, size - length, "\033[0;30;4%dm",

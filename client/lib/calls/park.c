@@ -21,7 +21,7 @@ static int check_parks(const struct gpuwm_mapping *mapping, struct error *error)
 	return r < 0 ? r : lease_check(mapping->client, mapping->lease, error);
 }
 
-int gpuwm_park(struct gpuwm_mapping *mapping)
+int gpuwm_park(struct gpuwm_mapping *mapping, uint64_t room)
 {
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
@@ -31,7 +31,7 @@ int gpuwm_park(struct gpuwm_mapping *mapping)
 	if (r == 0)
 		r = check_parks(mapping, &error);
 	if (r == 0)
-		r = mapped_part_park(mapping->part, mapping->client, mapping->lease, &error);
+		r = mapped_part_park(mapping->part, mapping->client, mapping->lease, room, &error);
 	if (r < 0)
 		return client_fail(&error);
 	mapping->parked = true;
@@ -52,36 +52,48 @@ static int check_granted(const struct gpuwm_mapping *mapping, struct grant *gran
 	return error_set(error, -EPROTO, NULL, "unpark: another version than %s", mapping->part->label);
 }
 
-static int unpark(struct gpuwm_mapping *mapping, int64_t wait_ms, struct error *error)
+static int unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms, struct error *error)
 {
+	const uint64_t kept = gpuwm_mapping_room(mapping);
 	struct error unused;
 	struct grant grant;
-	int r = lease_unpark(mapping->client, mapping->lease, wait_ms, &grant, error);
+	int r = lease_unpark(mapping->client, mapping->lease, room, wait_ms, &grant, error);
 
 	if (r < 0)
 		return r;
 	r = check_granted(mapping, &grant, error);
-	if (r == 0)
+	if (r == 0 && mapping->parked)
 		r = mapped_part_unpark(mapping->part, &grant, error);
 	grant_close_fds(&grant);
-	if (r < 0)
-		lease_park(mapping->client, mapping->lease, &unused);
+	if (r < 0 && mapping->parked)
+		lease_park(mapping->client, mapping->lease, kept, &unused);
 	return r;
 }
 
-int gpuwm_unpark(struct gpuwm_mapping *mapping, int64_t wait_ms)
+/* Whether there is nothing to ask for. */
+static bool has_all(const struct gpuwm_mapping *mapping, uint64_t room)
+{
+	return !mapping->parked && (room == GPUWM_ROOM_AS_BEFORE || room == gpuwm_mapping_room(mapping));
+}
+
+int gpuwm_unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms)
 {
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
 
-	if (r == 0 && !mapping->parked)
+	if (r == 0 && has_all(mapping, room))
 		return 0;
 	if (r == 0)
-		r = unpark(mapping, wait_ms, &error);
+		r = unpark(mapping, room, wait_ms, &error);
 	if (r < 0)
 		return client_fail(&error);
 	mapping->parked = false;
 	return 0;
+}
+
+uint64_t gpuwm_mapping_room(const struct gpuwm_mapping *mapping)
+{
+	return mapping->lease ? lease_room(mapping->client, mapping->lease) : 0;
 }
 
 bool gpuwm_mapping_parked(const struct gpuwm_mapping *mapping)

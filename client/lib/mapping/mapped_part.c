@@ -441,7 +441,7 @@ void mapped_part_become(struct mapped_part *part, const struct gpuwm_version_inf
 
 /* ---- parking ----------------------------------------------------------- */
 
-int mapped_part_park(struct mapped_part *part, struct gpuwm_client *client, struct lease *lease,
+int mapped_part_park(struct mapped_part *part, struct gpuwm_client *client, struct lease *lease, uint64_t room,
 		     struct error *error)
 {
 	struct error unused;
@@ -454,7 +454,7 @@ int mapped_part_park(struct mapped_part *part, struct gpuwm_client *client, stru
 	if (all)
 		r = part_vacate(part, error);
 	if (r == 0) {
-		r = lease_park(client, lease, error);
+		r = lease_park(client, lease, room, error);
 		if (all && r == 0)
 			part_let_go(part);
 		else if (all)

@@ -102,7 +102,7 @@ int mapped_part_switch(struct mapped_part *part, const struct grant *grant, cons
 
 /* Parks a use, with its lease. If it is the last one that was awake, waits until the device is idle and takes the memory out; the addresses
  * stay. Fails with -EBUSY if a stream is being captured, and as lease_park; all is as before then. */
-int mapped_part_park(struct mapped_part *part, struct gpuwm_client *client, struct lease *lease,
+int mapped_part_park(struct mapped_part *part, struct gpuwm_client *client, struct lease *lease, uint64_t room,
 		     struct error *error);
 /* Ends that, and maps the memory of the grant where it was, unless it is there. After an error the use is parked. */
 int mapped_part_unpark(struct mapped_part *part, const struct grant *grant, struct error *error);

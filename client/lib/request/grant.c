@@ -61,6 +61,7 @@ static int read_version(const struct reply *reply, struct grant *grant, struct e
 	v->rank = (uint32_t)result.rank;
 	v->world = (uint32_t)result.world;
 	v->generation = result.generation;
+	grant->lease->room = result.room;
 	grant->lease->version = *v;
 	return read_copy(&result, grant, error);
 }

@@ -45,8 +45,9 @@ static int call_for_lease(struct gpuwm_client *client, struct asking *asking, in
 							.rank = options->rank,
 							.look = options->look,
 							.owner = owner_of(options),
-							.transport = is_copied(options) ? TRANSPORT_CUDA_IPC
-											: NULL});
+							.transport =
+								is_copied(options) ? TRANSPORT_CUDA_IPC : NULL,
+							.room = options->room});
 	r = call_run(&call, wait_ms, reply, error);
 	asking->round = call.round;
 	return r;
@@ -76,6 +77,9 @@ static int lease_ask_once(struct gpuwm_client *client, struct asking *asking, in
 	if (r == 0 && is_copied(asking->options) && !grant->copy)
 		r = error_set(error, -ENOTSUP, "upgrade gpuwmd: an upgrade keeps the weights",
 			      "this gpuwmd makes no copies by cuda_ipc: it is older");
+	if (r == 0 && !asking->name && grant->lease->room != asking->options->room)
+		r = error_set(error, -ENOTSUP, "upgrade gpuwmd, or attach without room",
+			      "this gpuwmd makes no room: it is older");
 	reply_clear(&reply);
 	held = lease_hold(client, grant->lease, asking->round);
 	if (r == 0 && held)
@@ -132,6 +136,9 @@ static int transport_options_check(const struct asking *asking, struct error *er
 	if (options->transport != GPUWM_TRANSPORT_FD && options->transport != GPUWM_TRANSPORT_CUDA_IPC)
 		return error_set(error, -EINVAL, "GPUWM_TRANSPORT_FD, or GPUWM_TRANSPORT_CUDA_IPC",
 				 "there is no transport %d", (int)options->transport);
+	if (options->room > 0 && (asking->name || options->look || is_copied(options)))
+		return error_set(error, -EINVAL, "gpuwm_unpark gives a mapping that is awake other room",
+				 "room is for attaches by descriptors, without look");
 	if (!is_copied(options))
 		return 0;
 	if (asking->name)

@@ -126,7 +126,7 @@ bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round
 	return there;
 }
 
-bool lease_awake(struct gpuwm_client *client, struct lease *lease, uint64_t id, uint64_t round)
+bool lease_awake(struct gpuwm_client *client, struct lease *lease, const struct lease *told, uint64_t round)
 {
 	struct reviver *v = &client->reviver;
 	bool there;
@@ -134,13 +134,24 @@ bool lease_awake(struct gpuwm_client *client, struct lease *lease, uint64_t id, 
 	pthread_mutex_lock(&v->lock);
 	there = lease->round == round;
 	if (there) {
-		lease->id = id;
+		lease->id = told->id;
+		lease->room = told->room;
 		lease->parked = false;
 	}
-	if (there && was_revoked_early(v, id, round))
+	if (there && was_revoked_early(v, told->id, round))
 		lease_revoke(v, lease, "an operator revoked it as it was unparked");
 	pthread_mutex_unlock(&v->lock);
 	return there;
+}
+
+uint64_t lease_room(struct gpuwm_client *client, const struct lease *lease)
+{
+	uint64_t room;
+
+	pthread_mutex_lock(&client->reviver.lock);
+	room = lease->room;
+	pthread_mutex_unlock(&client->reviver.lock);
+	return room;
 }
 
 /* ---- giving back ------------------------------------------------------- */
@@ -389,7 +400,8 @@ static void put_leases(struct reviver *v, struct message_writer *w, struct lease
 						 leases[i]->version.rank,
 						 leases[i]->address[0] ? leases[i]->address : NULL,
 						 leases[i]->copied ? TRANSPORT_CUDA_IPC : NULL,
-						 leases[i]->parked};
+						 leases[i]->parked,
+						 leases[i]->room};
 	}
 	message_write_request(w, request_next_id(), &form_resume,
 			      &(struct resume_params){.leases = {.items = asked, .count = (uint32_t)count}});

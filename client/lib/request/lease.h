@@ -16,6 +16,7 @@ struct lease {
 	bool dropped; /* the caller gave it back during an attempt to connect, at whose end it is freed */
 	bool copied; /* of a copy by CUDA IPC, which the next gpuwmd does not have */
 	bool parked; /* nothing is mapped for it */
+	uint64_t room; /* bytes that gpuwmd counts for it besides the version */
 	bool told; /* the program has heard that it is lost, or need not hear it */
 	bool revoked; /* an operator revoked it, so it is lost; gpuwmd waits to hear that its memory is unmapped */
 	int lost; /* the code of the loss; 0: the client holds it, or takes it again */
@@ -27,9 +28,9 @@ struct lease {
  * and the lease with it: then the caller still owns the (malloced) lease. */
 bool lease_hold(struct gpuwm_client *client, struct lease *lease, uint64_t round);
 
-/* gpuwmd has unparked a lease of the client, under this number, on the connection of this round. Returns false if the client has taken the
+/* gpuwmd has unparked a lease of the client, as `told` has it: under another number, with other room, on the connection of this round. Returns false if the client has taken the
  * lease again on another connection: it is parked there. */
-bool lease_awake(struct gpuwm_client *client, struct lease *lease, uint64_t id, uint64_t round);
+bool lease_awake(struct gpuwm_client *client, struct lease *lease, const struct lease *told, uint64_t round);
 
 /* Hands the client a (malloced) lease that gpuwmd refused, of a mapping that goes on without it. lease_check returns the
  * refusal; the program's function for lost leases is not called. */
@@ -87,15 +88,17 @@ void lease_address(struct gpuwm_client *client, const struct lease *lease, char 
 
 /* ---- parking (parking.c) ---------------------------------------------------- */
 
-/* Tells gpuwmd that nothing is mapped for the lease any more. If gpuwmd is away, the next one hears it with the lease. Fails with the
+/* Tells gpuwmd that nothing is mapped for the lease any more, and how much of its room the process keeps. If gpuwmd is away, the next one hears it with the lease. Fails with the
  * code of gpuwm_lost if the lease is lost, with -EINVAL (the version does not move) and -ENOTSUP (gpuwmd is older): the lease is as
  * before then. */
-int lease_park(struct gpuwm_client *client, struct lease *lease, struct error *error);
+int lease_park(struct gpuwm_client *client, struct lease *lease, uint64_t room, struct error *error);
 /* Asks for the memory of the version again, and waits for it. Sets *ret, whose lease is this one; the caller calls grant_close_fds. After an
  * error the lease is parked, or gpuwmd takes it for one that is awake: lease_park mends that. */
 struct grant;
-int lease_unpark(struct gpuwm_client *client, struct lease *lease, int64_t wait_ms, struct grant *ret,
-		 struct error *error);
+int lease_unpark(struct gpuwm_client *client, struct lease *lease, uint64_t room, int64_t wait_ms,
+		 struct grant *ret, struct error *error);
+/* Returns the bytes of room that gpuwmd counts for the lease. */
+uint64_t lease_room(struct gpuwm_client *client, const struct lease *lease);
 
 /* ---- grants: a lease, and the descriptors that gpuwmd sent with it ---- */
 

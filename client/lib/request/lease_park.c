@@ -8,10 +8,11 @@
 #include <errno.h>
 #include <string.h>
 
-static void lease_note_parked(struct gpuwm_client *client, struct lease *lease, bool parked)
+static void lease_note(struct gpuwm_client *client, struct lease *lease, bool parked, uint64_t room)
 {
 	pthread_mutex_lock(&client->reviver.lock);
 	lease->parked = parked;
+	lease->room = room;
 	pthread_mutex_unlock(&client->reviver.lock);
 }
 
@@ -52,31 +53,33 @@ static int too_old(int r, struct error *error)
 			    : r;
 }
 
-static int park_once(struct gpuwm_client *client, const struct granted_on *on, struct error *error)
+static int park_once(struct gpuwm_client *client, const struct granted_on *on, uint64_t room,
+		     struct error *error)
 {
 	struct call call;
 
-	call_begin(&call, client, &form_park, &(struct park_params){on->id});
+	call_begin(&call, client, &form_park, &(struct park_params){on->id, room});
 	call.only = on->round;
 	return too_old(call_run(&call, 0, NULL, error), error);
 }
 
-int lease_park(struct gpuwm_client *client, struct lease *lease, struct error *error)
+int lease_park(struct gpuwm_client *client, struct lease *lease, uint64_t room, struct error *error)
 {
+	const uint64_t before = lease_room(client, lease);
 	struct granted_on on;
 	int r;
 
-	lease_note_parked(client, lease, true);
+	lease_note(client, lease, true, room);
 	do {
 		r = lease_find_granted(client, lease, &on, error);
 		if (r == 0)
-			r = park_once(client, &on, error);
+			r = park_once(client, &on, room, error);
 	} while (moves_on(client, r));
 	/* gpuwmd is away, or does not answer: the next connection takes the lease as a parked one. */
 	if (r == -ECONNREFUSED || r == -ETIMEDOUT)
 		return 0;
 	if (r < 0)
-		lease_note_parked(client, lease, false);
+		lease_note(client, lease, false, before);
 	return r;
 }
 
@@ -96,32 +99,49 @@ static int unpark_take(struct gpuwm_client *client, struct lease *lease, const s
 	grant->lease = lease;
 	if (r == 0 && told.copied)
 		r = error_set(error, -EPROTO, NULL, "unpark: handles of a copy");
-	if (r == 0 && !lease_awake(client, lease, told.id, on->round))
+	if (r == 0 && !lease_awake(client, lease, &told, on->round))
 		r = error_set(error, -ECONNRESET, "ask again", "the lease is on another connection");
 	if (r < 0)
 		grant_close_fds(grant);
 	return r;
 }
 
+/* An older gpuwmd skips what it does not know, and the process would take memory that is others'. */
+static int check_room(struct gpuwm_client *client, const struct lease *lease, uint64_t room,
+		      struct error *error)
+{
+	if (room == GPUWM_ROOM_AS_BEFORE || lease_room(client, lease) == room)
+		return 0;
+	return error_set(error, -ENOTSUP, "upgrade gpuwmd, or unpark without room",
+			 "this gpuwmd makes no room: it is older");
+}
+
 static int unpark_once(struct gpuwm_client *client, struct lease *lease, const struct granted_on *on,
-		       int64_t wait_ms, struct grant *ret, struct error *error)
+		       uint64_t room, int64_t wait_ms, struct grant *ret, struct error *error)
 {
 	struct reply reply;
 	struct call call;
 	int r;
 
-	call_begin(&call, client, &form_unpark, &(struct unpark_params){.lease = on->id});
+	call_begin(
+		&call, client, &form_unpark,
+		&(struct unpark_params){.lease = on->id, .room = room == GPUWM_ROOM_AS_BEFORE ? NULL : &room});
 	call.only = on->round;
 	r = call_run(&call, wait_ms, &reply, error);
 	if (r < 0)
 		return too_old(r, error);
 	r = unpark_take(client, lease, on, &reply, ret, error);
 	reply_clear(&reply);
+	if (r < 0)
+		return r;
+	r = check_room(client, lease, room, error);
+	if (r < 0)
+		grant_close_fds(ret);
 	return r;
 }
 
-int lease_unpark(struct gpuwm_client *client, struct lease *lease, int64_t wait_ms, struct grant *ret,
-		 struct error *error)
+int lease_unpark(struct gpuwm_client *client, struct lease *lease, uint64_t room, int64_t wait_ms,
+		 struct grant *ret, struct error *error)
 {
 	const int64_t deadline = clock_deadline(wait_ms);
 	struct granted_on on;
@@ -130,8 +150,8 @@ int lease_unpark(struct gpuwm_client *client, struct lease *lease, int64_t wait_
 	do {
 		r = lease_find_granted(client, lease, &on, error);
 		if (r == 0)
-			r = unpark_once(client, lease, &on, wait_ms > 0 ? clock_until(deadline) : wait_ms, ret,
-					error);
+			r = unpark_once(client, lease, &on, room, wait_ms > 0 ? clock_until(deadline) : wait_ms,
+					ret, error);
 	} while (moves_on(client, r));
 	return r;
 }

@@ -94,8 +94,8 @@ static struct shares shares_of(const struct work *work, const struct device *dev
 
 static uint64_t being_freed(const struct device *device, const struct shares *shares)
 {
-	uint64_t known =
-		device->contexts + device->still_mapped + shares->kept + shares->retiring + shares->ended;
+	uint64_t known = device->contexts + device->still_mapped + device->rooms + shares->kept +
+			 shares->retiring + shares->ended;
 
 	return device->used > known ? device->used - known : 0;
 }

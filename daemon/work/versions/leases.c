@@ -1,4 +1,5 @@
 #include "leases.h"
+#include "../../../base/bytes.h"
 #include "../../../base/clock.h"
 #include "../../net/session.h"
 #include "../tiers/moves.h"
@@ -61,10 +62,11 @@ static void tell_parked(struct work *work, const struct lease *lease)
 	work_later(work, LATER_RESIDENTS);
 }
 
-int leases_park(struct work *work, struct lease *lease, struct error *error)
+int leases_park(struct work *work, struct lease *lease, uint64_t room, const uid_t *payer, struct error *error)
 {
 	const struct version *version = lease->version;
 	const char *model = model_name(version->model);
+	char kept[BYTES_TEXT], had[BYTES_TEXT];
 
 	if (lease->copy)
 		return error_set(error, -ENOTSUP, "let it go, and attach again later",
@@ -76,6 +78,14 @@ int leases_park(struct work *work, struct lease *lease, struct error *error)
 	if (version->cache.cached)
 		return error_set(error, -EINVAL, "let it go, and build it again later",
 				 "%s@%s is cached: it does not move", model, version->tag);
+	if (room > lease_room_bytes(lease))
+		return error_set(error, -EINVAL, "unpark it with that much first",
+				 "%s@%s can't park with %s of room: it has %s", model, version->tag,
+				 bytes_format(room, kept), bytes_format(lease_room_bytes(lease), had));
+	if (!lease->parked && lease->room)
+		lease->room->awake = lease_room_bytes(lease);
+	lease_room_set(lease, room, work->ledger->quota, payer, NULL); /* less is always there */
+	work_later(work, LATER_ROOM);
 	if (lease->parked)
 		return 0;
 	lease_park(lease);
@@ -105,6 +115,8 @@ struct version *leases_end(struct work *work, struct lease *lease)
 		ipc_copy_leave(lease, clock_steady_ms());
 		work_later(work, LATER_COPIES);
 	}
+	if (lease_room_bytes(lease) > 0)
+		work_later(work, LATER_ROOM);
 	if (lease->address) {
 		--*lease_address_count(lease);
 		if (!work->net->stopping && !lease->parked)

@@ -17,10 +17,11 @@ struct session;
  * ADDRESSES_PER_SESSION_MAX, and -ENOMEM. */
 int leases_announce(struct work *work, struct lease *lease, const char *address, struct error *error);
 
-/* Parks a lease, whose holder maps nothing any more: its version may leave its devices, and its address takes no requests. A parked
- * one is fine. Fails with -EINVAL if nobody could bring the version back (it has no name, or is cached), and with -ENOTSUP if the lease
- * is of a copy. */
-int leases_park(struct work *work, struct lease *lease, struct error *error);
+/* Parks a lease, whose holder maps nothing any more: its version may leave its devices, and its address takes no requests. Gives its room
+ * back, but for the bytes `room` that the holder keeps. payer: who is charged with them, or NULL. A parked one is fine. Fails with -EINVAL
+ * if nobody could bring the version back (it has no name, or is cached) or `room` is more than the holder had, and with -ENOTSUP if the
+ * lease is of a copy. */
+int leases_park(struct work *work, struct lease *lease, uint64_t room, const uid_t *payer, struct error *error);
 /* Ends that: the version lies on its devices, and stays there. The lease has another number then. One that is not parked is fine. */
 void leases_unpark(struct work *work, struct lease *lease);
 /* The holder could not be told of that: it is parked as before. */

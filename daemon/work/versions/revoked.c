@@ -137,6 +137,9 @@ void revoked_end(struct revoked *revoked)
 		shared_charge_unmap(revoked->shared);
 		work_later(revoked->holder->work, LATER_ROOM);
 	}
+	if (revoked->room)
+		work_later(revoked->holder->work, LATER_ROOM);
+	room_free(revoked->room);
 	of_version_drop(revoked->of);
 	quota_release(&revoked->charge);
 	free(revoked);
@@ -229,6 +232,8 @@ int revoked_add(struct work *work, struct lease *lease, struct error *error)
 	}
 	revoked->charge = lease->charge;
 	lease->charge = (struct quota_charge){0};
+	revoked->room = lease->room; /* its process goes on to take it */
+	lease->room = NULL;
 	is_withdrawn = session_withdraw(session, lease->id, &request);
 	/* The request for a copy that is being made still waits, and is refused by its waiter. */
 	revoked->unsent = is_withdrawn || (lease->copy && lease->copy->state == COPY_FILLING);

@@ -29,6 +29,7 @@ struct revoked {
 	uint64_t bytes, since_ms, revoked_ms;
 	struct shared_charge *shared; /* of the freed version's part */
 	struct quota_charge charge;
+	struct lease_room *room; /* that its process took besides the version */
 	bool unsent; /* its descriptors never went out: nothing is mapped */
 	struct revoked *prev_of_holder, *next_of_holder;
 	struct revoked *prev_of_version, *next_of_version;

@@ -147,6 +147,7 @@ static void put_leases(struct message_writer *w, const struct revoked_holder *ho
 				       .revoked_ms = &revoked->revoked_ms,
 				       .bytes = &revoked->bytes,
 				       .freed = &freed,
+				       .room = revoked->room ? revoked->room->charge.bytes : 0,
 			       });
 	}
 }

@@ -113,6 +113,7 @@ class AttachOptions(ctypes.Structure):
         ("owner_operator", c_bool),
         ("announce", c_char_p),
         ("transport", c_int),
+        ("room", c_uint64),
     )
 
 
@@ -284,9 +285,10 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_mapping_version": (POINTER(VersionInfo), (_HANDLE,)),
     "gpuwm_announce": (c_int, (_HANDLE, c_char_p)),
     "gpuwm_mapping_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
-    "gpuwm_park": (c_int, (_HANDLE,)),
-    "gpuwm_unpark": (c_int, (_HANDLE, c_int64)),
+    "gpuwm_park": (c_int, (_HANDLE, c_uint64)),
+    "gpuwm_unpark": (c_int, (_HANDLE, c_uint64, c_int64)),
     "gpuwm_mapping_parked": (c_bool, (_HANDLE,)),
+    "gpuwm_mapping_room": (c_uint64, (_HANDLE,)),
     "gpuwm_switch": (c_int, (_HANDLE, c_char_p, POINTER(SwitchOptions))),
     "gpuwm_exchange": (c_int, (_HANDLE, _HANDLE, POINTER(ExchangeOptions))),
     "gpuwm_tensor_count": (c_uint64, (_HANDLE,)),
