@@ -70,6 +70,10 @@
 /* Bytes of room that a lease may ask for: more than any device has, and few enough that sums do not overflow. */
 #define ROOM_BYTES_MAX (1ULL << 50)
 
+/* A lease that waits to be awake keeps its place, and what is reserved for it, for so long after its request has ended. Clients that
+ * notice Ctrl-C ask in questions of half a second. */
+#define UNPARK_KEPT_MS 2000
+
 /* Leases in one resume. With a device and a version id each takes 125 bytes, and ADDRESSES_PER_SESSION_MAX of them 140
  * bytes more. */
 #define RESUME_LEASES_MAX 256

@@ -49,6 +49,8 @@ int leases_query(struct gpuwm_client *client, const char *version, json_t **ret_
 static const char *lease_state(const json_t *lease, const char *key, char text[CELL_TEXT])
 {
 	(void)text;
+	if (json_object_get(lease, "waiting_ms"))
+		return "waiting";
 	if (json_is_true(json_object_get(lease, "parked")))
 		return "parked";
 	if (!json_object_get(lease, key))

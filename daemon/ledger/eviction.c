@@ -73,7 +73,7 @@ static uint64_t recent_until(const struct version *version, const struct evictio
 static enum eviction_stay eviction_judge(const struct version *version, const struct eviction_wish *wish,
 					 enum tier *ret_to)
 {
-	if (version_awake_leases(version) > 0 || version->revoked)
+	if (version_awake_leases(version) > 0 || version->waking > 0 || version->revoked)
 		return STAYS_LEASED;
 	if (version->pin_count > 0)
 		return STAYS_PINNED;

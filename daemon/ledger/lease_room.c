@@ -62,7 +62,7 @@ static int room_charge(struct lease *lease, uint64_t bytes, struct quota *quota,
 	return 0;
 }
 
-static int room_make(struct lease *lease, struct error *error)
+int lease_room_make(struct lease *lease, struct error *error)
 {
 	if (!lease->room)
 		lease->room = calloc(1, sizeof(*lease->room));
@@ -77,7 +77,7 @@ int lease_room_set(struct lease *lease, uint64_t bytes, struct quota *quota, con
 
 	if (bytes == before)
 		return 0;
-	r = room_make(lease, error);
+	r = lease_room_make(lease, error);
 	if (r < 0)
 		return r;
 	room_give_back(lease->room);
@@ -93,7 +93,7 @@ int lease_room_set(struct lease *lease, uint64_t bytes, struct quota *quota, con
 int lease_room_adopt(struct lease *lease, uint64_t bytes, struct quota *quota, const uid_t *uid,
 		     struct error *error)
 {
-	int r = bytes > 0 ? room_make(lease, error) : 0;
+	int r = bytes > 0 ? lease_room_make(lease, error) : 0;
 
 	if (r < 0 || bytes == 0)
 		return r;

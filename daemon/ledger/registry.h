@@ -115,6 +115,8 @@ struct version {
 	struct lease *leases; /* a list */
 	uint64_t lease_count;
 	uint64_t parked_count; /* of these leases: parked ones, whose holders map nothing */
+	uint64_t
+		waking; /* leases to which it was granted, and whose holders have not heard of it yet: it stays on its devices */
 	uint32_t alias_count; /* aliases other than `previous` that name it */
 	bool storing; /* it is complete, but the fd store does not have all of its descriptors yet */
 	bool freeing; /* gpuwmd has begun to free it, and leaves it out of snapshots */
@@ -195,8 +197,11 @@ struct lease {
 /* What the holder of a lease takes on the lease's device besides the version. */
 struct lease_room {
 	struct budget_charge charge;
+	uint64_t kept; /* as much as the holder kept when it parked */
 	uint64_t awake; /* as much as the holder asked for when it was to be awake last */
 	uint64_t paid; /* as much as the user's quota once had for this lease */
+	struct unpark
+		*unpark; /* what it waits for, to be awake (work/versions/unparks.h); NULL: it does not wait */
 };
 
 struct registry; /* opaque: hash tables */
@@ -412,6 +417,8 @@ void lease_unpark_undo(struct registry *registry, struct lease *lease);
 /* Returns the device that the lease's part belongs to, where its room is charged. */
 struct device *lease_device(const struct lease *lease);
 uint64_t lease_room_bytes(const struct lease *lease);
+/* Makes lease->room, unless it is there. Fails with -ENOMEM. */
+int lease_room_make(struct lease *lease, struct error *error);
 /* Sets how many bytes the holder takes on the lease's device besides the version, and charges them to the device and to the user (uid NULL:
  * to no user). Less than there is always succeeds, if there is room at all. More fails with -ENOSPC, with -EDQUOT unless the user had paid
  * for as much before, and with -ENOMEM; the room stays as it was then. */

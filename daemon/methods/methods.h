@@ -88,13 +88,17 @@ struct lease_wanted {
 	struct owner_wish owner;
 	uint64_t promotion; /* that it has waited for (tiers_attach); 0: none */
 	bool copied; /* by legacy CUDA IPC */
-	uint64_t lease; /* a parked one, which is to be given back; 0: a new one */
+	uint64_t lease; /* a parked one, which is to be awake; 0: a new one */
+	uint64_t generation; /* of the alias by which that was found */
+	int64_t wait_ms; /* how long it waits to be awake */
 	uint64_t room; /* bytes that the holder takes besides */
 };
 /* Of a request that can't be answered yet. */
 struct lease_later {
 	bool comes; /* what is missing may come */
 	uint64_t promotion; /* what it has to wait for (tiers_attach); 0: no promotion */
+	uint64_t lease; /* the parked one that waits for an attach with room; 0: none */
+	uint64_t generation; /* of the alias by which that was found */
 };
 /* What a request for a lease came to. */
 struct lease_found {
@@ -109,8 +113,6 @@ int claim_resume(const struct request *request, const char *text, struct error *
 /* 0: answered. */
 typedef int lease_ask_fn(const struct request *request, const struct lease_wanted *wanted,
 			 struct lease_later *ret_later, struct error *error);
-/* Who is charged with room that the request asks for; NULL: nobody, since an operator asks. */
-const uid_t *lease_payer(const struct request *request);
 /* Who gets a lease that the request asks for. */
 struct lease_holder lease_holder_of(const struct request *request);
 /* Grants a lease of the user's copy of the part, and answers, or lets the request wait until the copy is made. (methods_copy.c) */
@@ -124,6 +126,10 @@ struct get_handles_result lease_result(const struct version *version, uint32_t r
 void lease_tell_fds(const struct request *request, const struct lease_found *found, uint64_t lease);
 /* Counts a lease that was granted. */
 void lease_count_attach(const struct request *request, const struct version *version);
+/* Returns the lease with this number that the request's connection has. NULL: it has none; the error says whether it was revoked. */
+struct lease *lease_own(const struct request *request, uint64_t id, struct error *error);
+/* The same for a lease that is there, wanted->lease, with room: it is not parked any more. */
+lease_ask_fn lease_awake;
 /* Grants a lease and answers; this, the one above and the next two: methods_lease.c. */
 lease_ask_fn lease_answer;
 /* The version gives no leases in its state. Fails always; *ret_later says whether it will. */

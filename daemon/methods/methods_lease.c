@@ -4,6 +4,7 @@
 #include "../base/probe.h"
 #include "../restart/keeping.h"
 #include "../work/versions/leases.h"
+#include "../work/versions/unparks.h"
 #include "../work/tiers/moves.h"
 #include "../work/versions/versions.h"
 #include "../clients/waiter.h"
@@ -91,7 +92,7 @@ static int lease_check_wanted(const struct request *request, const struct lease_
 	r = owner_check(&wanted->owner, version, error);
 	if (r == 0)
 		r = lease_find_replica(version, wanted, &ret->replica, error);
-	if (r < 0 || wanted->look || version_is_resident(version))
+	if (r < 0 || wanted->look || wanted->room > 0 || version_is_resident(version))
 		return r;
 	return lease_promote(request, wanted, version, ret_later, error);
 }
@@ -150,22 +151,6 @@ struct lease_holder lease_holder_of(const struct request *request)
 				     session->peer.uid};
 }
 
-const uid_t *lease_payer(const struct request *request)
-{
-	return request->session->kind == SESSION_ADMIN ? NULL : &request->session->peer.uid;
-}
-
-static int lease_take_room(const struct request *request, struct lease *lease, uint64_t room,
-			   struct error *error)
-{
-	struct server *server = request->server;
-	int r = lease_room_set(lease, room, server->ledger.quota, lease_payer(request), error);
-
-	if (r < 0)
-		versions_free_unused(&server->work, leases_end(&server->work, lease));
-	return r;
-}
-
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
 static int lease_shared(const struct request *request, const struct lease_found *found,
 			const struct lease_wanted *wanted, struct error *error)
@@ -181,14 +166,81 @@ static int lease_shared(const struct request *request, const struct lease_found 
 	else
 		r = lease_grant(server->ledger.registry, found->version, found->replica, &holder, &lease,
 				error);
-	if (r == 0 && wanted->room > 0)
-		r = lease_take_room(request, lease, wanted->room, error);
 	if (r < 0)
 		return r;
 	moves_stop_demotion(&server->work, found->version, "an attach");
 	lease_tell_fds(request, found, lease->id);
 	lease_count_attach(request, found->version);
 	return 0;
+}
+
+/* ---- awake ---- */
+
+struct lease *lease_own(const struct request *request, uint64_t id, struct error *error)
+{
+	struct lease *lease = lease_find(request->server->ledger.registry, id, request->session);
+
+	if (!lease && revoked_find(&request->server->work, id))
+		error_set(error, -ESTALE, "let it go", "lease %llu was revoked by an operator",
+			  (unsigned long long)id);
+	else if (!lease)
+		error_set(error, -ENOENT, "a lease is parked on the connection that took it",
+			  "lease %llu is not this connection's", (unsigned long long)id);
+	return lease;
+}
+
+/* wanted->lease may have ended while the request waited. */
+int lease_awake(const struct request *request, const struct lease_wanted *wanted, struct lease_later *ret_later,
+		struct error *error)
+{
+	struct work *work = &request->server->work;
+	struct lease *lease = lease_own(request, wanted->lease, error);
+	struct lease_found found;
+	int r;
+
+	*ret_later = (struct lease_later){.lease = wanted->lease, .generation = wanted->generation};
+	if (!lease)
+		return error->code;
+	r = unparks_ask(work, lease, wanted->room, wanted->wait_ms, &ret_later->comes, error);
+	if (r < 0)
+		return r;
+	leases_unpark(work, lease);
+	found = (struct lease_found){lease->version, lease->replica, wanted->generation};
+	lease_tell_fds(request, &found, lease->id);
+	return 0;
+}
+
+/* A new lease with room is parked until it has both the version and the room. */
+static int lease_with_room(const struct request *request, const struct lease_found *found,
+			   const struct lease_wanted *wanted, struct lease_later *ret_later,
+			   struct error *error)
+{
+	struct server *server = request->server;
+	const struct lease_holder holder = lease_holder_of(request);
+	struct lease_wanted awake = *wanted;
+	struct lease *lease;
+	int r = lease_resume(server->ledger.registry, found->version, found->replica, true, &holder, &lease,
+			     error);
+
+	if (r < 0)
+		return r;
+	lease->parked_as = 0; /* its holder does not know it yet, and would not know it as a parked one */
+	awake.lease = lease->id;
+	awake.generation = found->generation;
+	r = lease_awake(request, &awake, ret_later, error);
+	if (r == 0)
+		lease_count_attach(request, found->version);
+	return r;
+}
+
+/* An attach with room has come to nothing. */
+static void lease_give_up(const struct request *request, uint64_t id)
+{
+	struct server *server = request->server;
+	struct lease *lease = lease_find(server->ledger.registry, id, request->session);
+
+	if (lease)
+		versions_free_unused(&server->work, leases_end(&server->work, lease));
 }
 
 int lease_answer(const struct request *request, const struct lease_wanted *wanted,
@@ -198,9 +250,11 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 	struct lease_found found;
 	int r = params_open(request->server, error);
 
-	*ret_later = (struct lease_later){0};
+	*ret_later = (struct lease_later){.lease = wanted->lease};
 	if (r < 0)
 		return r;
+	if (wanted->lease)
+		return lease_awake(request, wanted, ret_later, error);
 	r = access_find(session, wanted->ref, &found.version, &found.generation, error);
 	if (r < 0) {
 		ret_later->comes = !wanted->ref->has_id;
@@ -211,11 +265,33 @@ int lease_answer(const struct request *request, const struct lease_wanted *wante
 		r = lease_check_wanted(request, wanted, &found, ret_later, error);
 	if (r < 0)
 		return r;
+	if (wanted->room > 0)
+		return lease_with_room(request, &found, wanted, ret_later, error);
 	return wanted->copied ? lease_copied(request, &found, error)
 			      : lease_shared(request, &found, wanted, error);
 }
 
 /* ---- waiting ---- */
+
+/* A lease that is there waits for its version, whatever its alias names meanwhile. */
+static int waiter_enter(struct waiter *waiter, const struct ref *ref)
+{
+	const struct registry *registry = waiter->request.session->client->clients->ledger->registry;
+	const struct lease *lease = waiter->job ? lease_by_id(registry, waiter->job) : NULL;
+
+	waiter_name_leave(waiter);
+	waiter->ref = *ref;
+	if (lease)
+		waiter->ref = (struct ref){.has_id = true, .id = lease->version->id};
+	return waiter_name_enter(waiter);
+}
+
+static int64_t waiter_time_left(const struct waiter *waiter, bool expired)
+{
+	if (!waiter->timed)
+		return -1;
+	return expired ? 0 : (int64_t)uv_timer_get_due_in(&waiter->timer);
+}
 
 void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 {
@@ -227,12 +303,20 @@ void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 					    .promotion = waiter->promotion,
 					    .copied = waiter->copied,
 					    .lease = waiter->job,
+					    .generation = waiter->generation,
+					    .wait_ms = waiter_time_left(waiter, expired),
 					    .room = waiter->room};
 	struct error error, reason;
 	struct lease_later later;
 	int r = ask(&waiter->request, &wanted, &later, &error);
 
 	waiter->promotion = later.promotion;
+	if (r < 0 && later.comes && later.lease != waiter->job) {
+		waiter->job = later.lease;
+		waiter->generation = later.generation;
+		if (waiter_enter(waiter, wanted.ref) < 0)
+			later.comes = false;
+	}
 	if (r < 0 && later.comes && !expired)
 		return;
 	if (r < 0 && later.comes) {
@@ -241,6 +325,8 @@ void lease_wake(struct waiter *waiter, bool expired, lease_ask_fn *ask)
 	}
 	if (r < 0)
 		request_refuse(&waiter->request, &error);
+	if (r < 0 && ask == lease_answer && later.lease)
+		lease_give_up(&waiter->request, later.lease);
 	waiter_free(waiter);
 }
 
@@ -252,7 +338,6 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 
 	if (r < 0)
 		return r;
-	waiter->ref = *wanted->ref;
 	waiter->rank = (uint32_t)wanted->rank;
 	waiter->look = wanted->look;
 	waiter->copied = wanted->copied;
@@ -260,8 +345,9 @@ int lease_wait(const struct request *request, enum wait_kind kind, const struct 
 	waiter->promotion = wanted->promotion;
 	waiter->job = wanted->lease;
 	waiter->room = wanted->room;
+	waiter->generation = wanted->generation;
 	snprintf(waiter->device, sizeof(waiter->device), "%s", wanted->device);
-	if (waiter_name_enter(waiter) == 0)
+	if (waiter_enter(waiter, wanted->ref) == 0)
 		return 0;
 	waiter_free(waiter);
 	return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
@@ -282,6 +368,7 @@ int method_get_handles(struct request *request, const void *given, struct error 
 				      .look = params->look,
 				      .owner = params->owner,
 				      .copied = is_copied(params->transport),
+				      .wait_ms = params->wait_ms,
 				      .room = params->room};
 	char remedy[REMEDY_BYTES];
 	struct lease_later later;
@@ -295,8 +382,15 @@ int method_get_handles(struct request *request, const void *given, struct error 
 				 "a version that gives no leases gets no copy");
 	r = lease_answer(request, &wanted, &later, error);
 	wanted.promotion = later.promotion;
-	if (r < 0 && later.comes && params->wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX)
-		return lease_wait(request, WAIT_READY, &wanted, params->wait_ms, lease_wake_ready, error);
+	wanted.lease = later.lease;
+	wanted.generation = later.generation;
+	if (r < 0 && later.comes && params->wait_ms != 0 && wanted.rank < PARTS_PER_VERSION_MAX) {
+		r = lease_wait(request, WAIT_READY, &wanted, params->wait_ms, lease_wake_ready, error);
+		if (r == 0)
+			return 0;
+	}
+	if (r < 0 && later.lease)
+		lease_give_up(request, later.lease);
 	return r;
 }
 
@@ -405,7 +499,7 @@ static int lease_resume_one(const struct request *request, const struct lease_wa
 	if (r == 0)
 		r = lease_resume(server->ledger.registry, version, replica, asked->parked, &holder, ret, error);
 	if (r == 0) {
-		r = lease_room_adopt(*ret, asked->room, server->ledger.quota, lease_payer(request), error);
+		r = lease_room_adopt(*ret, asked->room, server->ledger.quota, lease_payer(*ret), error);
 		if (r < 0)
 			leases_end(&server->work, *ret);
 	}

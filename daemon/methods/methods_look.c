@@ -7,6 +7,7 @@
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
 #include "../work/versions/leases.h"
+#include "../work/versions/unparks.h"
 #include "../work/jobs/verify.h"
 #include "../../base/utf8.h"
 #include "../../service/process.h"
@@ -262,6 +263,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 {
 	const struct version *version = lease->version;
 	const struct replica *replica = &version->replicas[lease->replica];
+	const uint64_t waiting_ms = unpark_since_ms(lease);
 
 	record_put_map(w, NULL, &lease_told_record,
 		       &(struct lease_told){
@@ -276,6 +278,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 			       .parked = lease->parked,
 			       .transport = lease->copy ? TRANSPORT_CUDA_IPC : NULL,
 			       .room = lease_room_bytes(lease),
+			       .waiting_ms = waiting_ms ? &waiting_ms : NULL,
 		       });
 }
 

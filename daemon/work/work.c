@@ -9,6 +9,7 @@
 #include "tiers/moves.h"
 #include "regions/regions.h"
 #include "versions/leases.h"
+#include "versions/unparks.h"
 #include "jobs/verify.h"
 #include "versions/versions.h"
 #include "../../service/log.h"
@@ -23,9 +24,9 @@ static const struct job_actions *const job_actions[JOB_KINDS] = {
 
 int work_init(struct work *work)
 {
-	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer, &work->failed_timer,
-				      &work->cache_timer,  &work->idle_timer,  &work->recent_timer,
-				      &work->copies_timer};
+	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer,  &work->failed_timer,
+				      &work->cache_timer,  &work->idle_timer,   &work->recent_timer,
+				      &work->copies_timer, &work->unparks_timer};
 
 	job_table_init(&work->jobs, job_actions);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
@@ -57,6 +58,7 @@ void work_close(struct work *work)
 	uv_close((uv_handle_t *)&work->idle_timer, NULL);
 	uv_close((uv_handle_t *)&work->recent_timer, NULL);
 	uv_close((uv_handle_t *)&work->copies_timer, NULL);
+	uv_close((uv_handle_t *)&work->unparks_timer, NULL);
 	uv_close((uv_handle_t *)&work->again, NULL);
 }
 
@@ -87,9 +89,11 @@ void work_settle(struct work *work)
 	if (work_is_due(work, LATER_ROOM)) {
 		work_done(work, LATER_ROOM);
 		waiters_wake(work->clients, WAIT_ROOM, NULL);
+		work_later(work, LATER_UNPARKS);
 		work_later(work, LATER_MOVES);
 		work_later(work, LATER_TURN); /* a context may be kept there */
 	}
+	unparks_settle(work);
 	evictions_settle(work);
 	restore_settle(work);
 	tiers_settle(work);
@@ -107,9 +111,9 @@ void work_settle(struct work *work)
 	audiences_tell(work->clients);
 	claims_settle(work);
 	keeping_settle_descriptions(work->keeping);
-	if (!work->net->stopping &&
-	    (work->net->ended_sessions || work->freeing || work_is_due(work, LATER_COPIES) ||
-	     work_is_due(work, LATER_ROOM) || work_is_due(work, LATER_MOVES)))
+	if (!work->net->stopping && (work->net->ended_sessions || work->freeing ||
+				     work_is_due(work, LATER_COPIES) || work_is_due(work, LATER_ROOM) ||
+				     work_is_due(work, LATER_UNPARKS) || work_is_due(work, LATER_MOVES)))
 		uv_idle_start(&work->again, on_again);
 }
 

@@ -20,6 +20,7 @@ struct scrub;
 struct silence;
 struct tier_move;
 struct tiers_need;
+struct unpark;
 struct work;
 
 /* In work/tiers/tiers.h. */
@@ -31,6 +32,7 @@ enum work_later {
 	LATER_FREE_AGAIN, /* there was no memory to free a version */
 	LATER_COPIES, /* a copy has become ready, ended or idle, or a lease of one ended, or its version is being freed */
 	LATER_ROOM, /* memory was given back: who waits for room looks */
+	LATER_UNPARKS, /* leases that wait to be awake may get what they wait for, or have waited long enough */
 	LATER_RESIDENTS, /* versions have become resident, or are not in use any more */
 	LATER_RESTORE, /* the next promotion of what was resident before the start may begin */
 	LATER_MOVES, /* a move may go on, or end */
@@ -66,10 +68,14 @@ struct work {
 		again; /* while it runs, the loop does not sleep: work_settle has left something for its next turn */
 	bool standbys_stale; /* the loaders that stand by began before a device came back */
 	struct tier_move *moves; /* a list: versions on their way to another tier (work/tiers/tiers.h) */
+	struct unpark *
+		unparks; /* leases that wait to be awake, in the order in which they asked (work/versions/unparks.h) */
+	uint64_t unpark_count;
 	uint64_t promotions; /* how many have begun, which numbers them */
 	tiers_room_fn *make_room; /* NULL: nobody makes room for promotions */
 	struct restore restore; /* of what was resident before the start (work/tiers/restore.h) */
 	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.c */
+	uv_timer_t unparks_timer;
 	bool draining; /* no new leases, publishes, loads */
 	bool drained; /* an operator let everything go: what still becomes ready is retired */
 };

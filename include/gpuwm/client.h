@@ -558,14 +558,14 @@ int gpuwm_park(struct gpuwm_mapping *mapping, uint64_t room);
  * the call waits for that: wait_ms, 0: not at all, -1: for ever.
  *
  * room: the bytes that the process is going to take there besides, once the call has returned; GPUWM_ROOM_AS_BEFORE: as many as when
- * it was awake last. gpuwmd grants the version and the room together, or neither. A mapping that is not parked gets the other room, or
+ * it was awake last. gpuwmd grants the version and the room together, or neither. Mappings of all processes wait in turn. A mapping that is not parked gets the other room, or
  * keeps the one it has if the call fails.
  *
  * Returns 0. Fails with the codes below; the mapping stays parked then, and the call may be repeated.
  *   -ETIMEDOUT  The version is not back yet, or its room is not there yet.
  *   -ENOENT     The version was retired after it had left its device.
  *   -EBADMSG, -ENODEV  The version is tainted, or its device is lost.
- *   -ENOSPC, -EDQUOT  The device has no room, or a quota is used up.
+ *   -ENOSPC, -EDQUOT  The device has no room, and the call does not wait, or the device is too small; or a quota is used up.
  *   -ENOMEM, -EIO, -ECHILD, and the codes of gpuwm_lost */
 int gpuwm_unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms);
 #define GPUWM_ROOM_AS_BEFORE UINT64_MAX

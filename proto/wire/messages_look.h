@@ -189,6 +189,7 @@ struct lease_told {
 	const bool *freed;
 	const char *transport; /* NULL: TRANSPORT_FD */
 	uint64_t room; /* bytes that the holder takes on the device besides the version */
+	const uint64_t *waiting_ms; /* since when it waits to be awake */
 };
 struct claim_told {
 	const char *model, *tag;

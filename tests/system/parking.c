@@ -235,7 +235,10 @@ IN_TURN_TEST(two_workers_take_turns)
 	cr_assert(lies_on(d, "v1", "host") && lies_on(d, "v2", "device"));
 	w[1] = attached("m@v2");
 	for (unsigned turn = 0; turn < 6; turn++) {
-		FAILS(ENOSPC, gpuwm_unpark(w[turn % 2].mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
+		FAILS(ENOSPC, gpuwm_unpark(w[turn % 2].mapping, GPUWM_ROOM_AS_BEFORE, 0));
+		FAILS(ETIMEDOUT, gpuwm_unpark(w[turn % 2].mapping, GPUWM_ROOM_AS_BEFORE, 10));
+		cr_assert(strstr(gpuwm_error()->detail, "wait until one of these parks"), "%s",
+			  gpuwm_error()->detail);
 		OK(gpuwm_park(w[1 - turn % 2].mapping, 0));
 		OK(gpuwm_unpark(w[turn % 2].mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
 		holds(&w[turn % 2], turn % 2 + 1);

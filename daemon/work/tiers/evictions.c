@@ -78,7 +78,7 @@ static uint64_t lacking(const struct work *work, const struct tiers_need *need)
 	const uint64_t passing = loader_pool_passing(work->loaders, device, need->loader);
 	uint64_t later, now;
 
-	if (__builtin_add_overflow(need->bytes, device->context, &later))
+	if (__builtin_add_overflow(need->bytes, need->no_context ? 0 : device->context, &later))
 		return UINT64_MAX;
 	later = less(later, budget_left(device) + freed);
 	now = less(need->bytes, less(device->budget, device->used) + passing + freed);

@@ -65,12 +65,21 @@ int tiers_attach(struct work *work, struct version *version, const struct tiers_
  * waits for room. */
 uint32_t tiers_jobs(const struct version *version, uint64_t ret[PARTS_PER_VERSION_MAX]);
 
+/* What a promotion of a version would charge for each of its parts. */
+struct tiers_needed {
+	uint64_t bytes[PARTS_PER_VERSION_MAX];
+};
+/* Sets *ret for a version that lies on a lower tier, and does not move. Fails with -ENODEV if no loader has reported the host yet, and
+ * with -ENOMEM. */
+int tiers_needed(struct work *work, struct version *version, struct tiers_needed *ret, struct error *error);
+
 /* A promotion, or a load, lacks room. */
 struct tiers_need {
 	const struct device *device;
 	uint64_t bytes; /* besides the context of a loader */
 	const struct version *version; /* the one to be promoted, which stays; NULL: a load needs the room */
 	const struct loader *loader; /* needs the room, and has its context already; NULL: none */
+	bool no_context; /* no loader works for it */
 	struct tiers_who who;
 };
 /* Sets the function that is called each time a promotion finds no room. NULL, the value at start, means that nobody makes room. The

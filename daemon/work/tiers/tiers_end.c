@@ -183,6 +183,7 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	move_unlist(move);
 	tiers_share_end(move);
 	work_later(work, LATER_MOVES); /* for those that wait for this one */
+	work_later(work, LATER_UNPARKS);
 	work_later(work, LATER_RESTORE);
 	keeping_save(work->keeping);
 	if (describes) {
@@ -241,6 +242,7 @@ void tiers_give_up(struct tier_move *move)
 	}
 	move_unlist(move);
 	tiers_share_end(move);
+	work_later(work, LATER_UNPARKS);
 	work_later(work, LATER_MOVES);
 	tell_jobs(move);
 	version_uncharge_fds(version, move->owner_fds);

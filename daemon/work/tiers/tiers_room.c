@@ -63,9 +63,12 @@ static int charge_part(struct tier_move *move, uint32_t i, struct error *error)
 	if (!memory->moves || !memory->onto)
 		return 0;
 	r = budget_charge(memory->onto, part_needs(move, i), &memory->charge, error);
-	if (r == 0 && !tier_has_memory(move->from) && !version->by_operator)
-		r = budget_charge_user(&memory->charge, move->work->ledger->quota, version->owner, error);
-	return r;
+	if (r < 0 || tier_has_memory(move->from) || version->by_operator)
+		return r;
+	/* Who parked had it on the device before, and does not lose it by what the owner has made since. */
+	return version->waking > 0
+		       ? budget_adopt_user(&memory->charge, move->work->ledger->quota, version->owner, error)
+		       : budget_charge_user(&memory->charge, move->work->ledger->quota, version->owner, error);
 }
 
 /* All checks come first: they are of all parts together. */
@@ -155,6 +158,24 @@ int tiers_charge(struct tier_move *move, struct error *error)
 		tiers_uncharge(move);
 	else
 		tiers_share_hold(move);
+	return r;
+}
+
+int tiers_needed(struct work *work, struct version *version, struct tiers_needed *ret, struct error *error)
+{
+	struct tier_move *move = move_new(work, version, ON_DEVICE, NULL);
+	uint64_t sum;
+	int r;
+
+	if (!move)
+		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
+	r = tiers_place(move, &sum, error);
+	if (r == 0)
+		r = tiers_share_find(move, error);
+	for (uint32_t i = 0; r == 0 && i < move->part_count; i++)
+		ret->bytes[i] = move->memory[i].moves && move->memory[i].onto ? part_needs(move, i) : 0;
+	tiers_share_end(move);
+	move_free(move);
 	return r;
 }
 

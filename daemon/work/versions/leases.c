@@ -1,4 +1,5 @@
 #include "leases.h"
+#include "unparks.h"
 #include "../../../base/bytes.h"
 #include "../../../base/clock.h"
 #include "../../net/session.h"
@@ -62,7 +63,7 @@ static void tell_parked(struct work *work, const struct lease *lease)
 	work_later(work, LATER_RESIDENTS);
 }
 
-int leases_park(struct work *work, struct lease *lease, uint64_t room, const uid_t *payer, struct error *error)
+int leases_park(struct work *work, struct lease *lease, uint64_t room, struct error *error)
 {
 	const struct version *version = lease->version;
 	const char *model = model_name(version->model);
@@ -78,13 +79,16 @@ int leases_park(struct work *work, struct lease *lease, uint64_t room, const uid
 	if (version->cache.cached)
 		return error_set(error, -EINVAL, "let it go, and build it again later",
 				 "%s@%s is cached: it does not move", model, version->tag);
+	unparks_end(work, lease, false);
 	if (room > lease_room_bytes(lease))
 		return error_set(error, -EINVAL, "unpark it with that much first",
 				 "%s@%s can't park with %s of room: it has %s", model, version->tag,
 				 bytes_format(room, kept), bytes_format(lease_room_bytes(lease), had));
 	if (!lease->parked && lease->room)
 		lease->room->awake = lease_room_bytes(lease);
-	lease_room_set(lease, room, work->ledger->quota, payer, NULL); /* less is always there */
+	lease_room_set(lease, room, work->ledger->quota, lease_payer(lease), NULL); /* less is always there */
+	if (lease->room)
+		lease->room->kept = room;
 	work_later(work, LATER_ROOM);
 	if (lease->parked)
 		return 0;
@@ -96,11 +100,15 @@ int leases_park(struct work *work, struct lease *lease, uint64_t room, const uid
 void leases_unpark_undo(struct work *work, struct lease *lease)
 {
 	lease_unpark_undo(work->ledger->registry, lease);
+	if (lease->room)
+		lease_room_set(lease, lease->room->kept, work->ledger->quota, lease_payer(lease), NULL);
+	work_later(work, LATER_ROOM);
 	tell_parked(work, lease);
 }
 
 void leases_unpark(struct work *work, struct lease *lease)
 {
+	unparks_end(work, lease, true);
 	if (!lease->parked)
 		return;
 	lease_unpark(work->ledger->registry, lease);
@@ -115,6 +123,7 @@ struct version *leases_end(struct work *work, struct lease *lease)
 		ipc_copy_leave(lease, clock_steady_ms());
 		work_later(work, LATER_COPIES);
 	}
+	unparks_end(work, lease, false);
 	if (lease_room_bytes(lease) > 0)
 		work_later(work, LATER_ROOM);
 	if (lease->address) {

@@ -18,11 +18,12 @@ struct session;
 int leases_announce(struct work *work, struct lease *lease, const char *address, struct error *error);
 
 /* Parks a lease, whose holder maps nothing any more: its version may leave its devices, and its address takes no requests. Gives its room
- * back, but for the bytes `room` that the holder keeps. payer: who is charged with them, or NULL. A parked one is fine. Fails with -EINVAL
+ * back, but for the bytes `room` that the holder keeps. A parked one is fine, and does not wait to be awake any more. Fails with -EINVAL
  * if nobody could bring the version back (it has no name, or is cached) or `room` is more than the holder had, and with -ENOTSUP if the
  * lease is of a copy. */
-int leases_park(struct work *work, struct lease *lease, uint64_t room, const uid_t *payer, struct error *error);
-/* Ends that: the version lies on its devices, and stays there. The lease has another number then. One that is not parked is fine. */
+int leases_park(struct work *work, struct lease *lease, uint64_t room, struct error *error);
+/* Ends that: the version lies on its devices, and stays there. The lease has another number then. One that is not parked is fine. If
+ * unparks_ask has granted something, the lease has it. */
 void leases_unpark(struct work *work, struct lease *lease);
 /* The holder could not be told of that: it is parked as before. */
 void leases_unpark_undo(struct work *work, struct lease *lease);

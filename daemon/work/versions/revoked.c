@@ -1,5 +1,6 @@
 #include "revoked_internal.h"
 #include "leases.h"
+#include "unparks.h"
 #include "../../../base/clock.h"
 #include "../../base/metrics.h"
 
@@ -232,6 +233,7 @@ int revoked_add(struct work *work, struct lease *lease, struct error *error)
 	}
 	revoked->charge = lease->charge;
 	lease->charge = (struct quota_charge){0};
+	unparks_end(work, lease, false);
 	revoked->room = lease->room; /* its process goes on to take it */
 	lease->room = NULL;
 	is_withdrawn = session_withdraw(session, lease->id, &request);

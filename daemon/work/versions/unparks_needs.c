@@ -1,0 +1,276 @@
+/* What leases that wait need of their devices, what there is, and what is in the way. */
+#include "unparks_internal.h"
+
+#include "leases.h"
+#include "../loaders/loader.h"
+#include "../tiers/room.h"
+#include "../../net/session.h"
+#include "../../../base/bytes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what it needs ---- */
+
+static struct need *need_on(struct needs *needs, struct device *device)
+{
+	for (uint32_t i = 0; i < needs->count; i++) {
+		if (needs->list[i].device == device)
+			return &needs->list[i];
+	}
+	needs->list[needs->count] = (struct need){.device = device};
+	return &needs->list[needs->count++];
+}
+
+int needs_of(struct work *work, const struct unpark *unpark, bool resident, struct needs *ret,
+	     struct error *error)
+{
+	const struct lease *lease = unpark->lease;
+	const struct version *version = lease->version;
+	struct tiers_needed needed = {0};
+	int r = resident ? 0 : tiers_needed(work, lease->version, &needed, error);
+
+	*ret = (struct needs){0};
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		need_on(ret, version->replicas[i].device)->weights += needed.bytes[i];
+	if (unpark->room > unpark->before)
+		need_on(ret, lease_device(lease))->room = unpark->room - unpark->before;
+	return 0;
+}
+
+static uint64_t sum_of(const struct need *need)
+{
+	return need->weights + need->room;
+}
+
+/* A loader that copies the version needs a context besides. */
+static uint64_t with_context(const struct need *need)
+{
+	return sum_of(need) + (need->weights ? need->device->context : 0);
+}
+
+static uint64_t less(uint64_t asked, uint64_t there)
+{
+	return asked > there ? asked - there : 0;
+}
+
+static uint64_t of_users(const struct need *need, const struct unpark *unpark)
+{
+	return (unpark->lease->version->by_operator ? 0 : need->weights) +
+	       (lease_payer(unpark->lease) ? need->room : 0);
+}
+
+/* ---- words ---- */
+
+static int no_room(const struct need *need, const struct unpark *unpark, const char *detail, int code,
+		   struct error *error)
+{
+	const struct version *version = unpark->lease->version;
+	const struct device *device = need->device;
+	char sum[BYTES_TEXT], weights[BYTES_TEXT], room[BYTES_TEXT], left[BYTES_TEXT], budget[BYTES_TEXT];
+
+	return error_set(error, code, detail,
+			 "no room on %s: %s asked for (%s of %s@%s, %s besides), %s of the budget of %s left",
+			 device->id, bytes_format(sum_of(need), sum), bytes_format(need->weights, weights),
+			 model_name(version->model), version->tag, bytes_format(need->room, room),
+			 bytes_format(budget_left(device), left), bytes_format(device->budget, budget));
+}
+
+/* As many as a line has room for. */
+#define HOLDERS_NAMED 3
+
+/* Says which processes are awake there. Other users are not named. */
+static void name_awake(const struct work *work, const struct need *need, const struct unpark *unpark,
+		       char *text, size_t size)
+{
+	const struct session *asker = unpark->lease->holder;
+	struct version *version = NULL;
+	unsigned named = 0, others = 0;
+	size_t used = 0;
+
+	text[0] = '\0';
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version) {
+			const struct session *session = lease->holder;
+			char bytes[BYTES_TEXT];
+
+			if (lease->parked || lease == unpark->lease || lease_device(lease) != need->device)
+				continue;
+			if ((asker->kind != SESSION_ADMIN && session->peer.uid != asker->peer.uid) ||
+			    named == HOLDERS_NAMED || used >= size) {
+				others++;
+				continue;
+			}
+			used += (size_t)snprintf(
+				text + used, size - used, "%s%s (pid %d, uid %u) has %s@%s and %s besides",
+				named++ ? ", " : "", session->peer.command, (int)session->peer.pid,
+				(unsigned)session->peer.uid, model_name(version->model), version->tag,
+				bytes_format(lease_room_bytes(lease), bytes));
+		}
+	}
+	if (others > 0 && used < size)
+		snprintf(text + used, size - used, "%s%u %s", used ? ", and " : "", others,
+			 named         ? "more"
+			 : others == 1 ? "other lease"
+				       : "other leases");
+}
+
+/* ---- what is there ---- */
+
+int needs_check_possible(const struct needs *needs, const struct unpark *unpark, struct error *error)
+{
+	for (uint32_t i = 0; i < needs->count; i++) {
+		const struct need *need = &needs->list[i];
+		const uint64_t budget = need->device->budget, had = need->room > 0 ? unpark->before : 0;
+
+		if (sum_of(need) > 0 && (with_context(need) + had > budget ||
+					 of_users(need, unpark) + had > budget - share_reserved(budget)))
+			return no_room(
+				need, unpark,
+				"ask for less, or raise [budget] of the device: it never had so much, with the "
+				"context of a loader, and with an eighth that is kept for operators",
+				-ENOSPC, error);
+	}
+	return 0;
+}
+
+static bool need_fits(const struct need *need, const struct unpark *unpark)
+{
+	return (need->weights == 0 || budget_check_with_context(need->device, sum_of(need), NULL) == 0) &&
+	       budget_check(need->device, sum_of(need), NULL) == 0 &&
+	       budget_check_users(need->device, of_users(need, unpark), NULL) == 0;
+}
+
+/* The bytes that come free if one lease parks: the fewest, of those with which any come free. 0: nobody is awake there. */
+static uint64_t fewest_awake(const struct work *work, const struct device *device)
+{
+	struct version *version = NULL;
+	uint64_t fewest = 0;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		const uint64_t alone = version_awake_leases(version) == 1 ? eviction_bytes(version, device) : 0;
+
+		for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version) {
+			const uint64_t bytes =
+				lease->parked
+					? 0
+					: alone + (lease_device(lease) == device ? lease_room_bytes(lease) : 0);
+
+			if (bytes > 0 && (fewest == 0 || bytes < fewest))
+				fewest = bytes;
+		}
+	}
+	return fewest;
+}
+
+/* Whether the head goes as soon, also if so many bytes are taken before it. */
+static bool passes(const struct work *work, const struct head *head, uint64_t bytes)
+{
+	if (head->lacking == 0)
+		return bytes <= head->spare;
+	return fewest_awake(work, head->device) >= head->lacking + bytes;
+}
+
+static const struct head *head_on(const struct heads *heads, const struct device *device)
+{
+	for (uint32_t i = 0; i < heads->count; i++) {
+		if (heads->list[i].device == device)
+			return &heads->list[i];
+	}
+	return NULL;
+}
+
+bool needs_fit(struct work *work, const struct needs *needs, const struct unpark *unpark,
+	       const struct heads *heads)
+{
+	for (uint32_t i = 0; i < needs->count; i++) {
+		const struct need *need = &needs->list[i];
+		const struct head *head = head_on(heads, need->device);
+
+		if (sum_of(need) == 0)
+			continue;
+		if (!need_fits(need, unpark) || (head && !passes(work, head, sum_of(need))))
+			return false;
+	}
+	return true;
+}
+
+/* ---- making room ---- */
+
+static bool comes_by_itself(const struct work *work, const struct need *need)
+{
+	if (need->weights > 0)
+		return room_wait(work, need->device, sum_of(need), 0, NULL) != ROOM_NEVER;
+	return sum_of(need) <= budget_left(need->device) + room_being_freed(work, need->device);
+}
+
+/* Sets what those that wait later may take. */
+static void head_measure(const struct work *work, const struct need *need, const struct tiers_need *tiers,
+			 uint64_t users, struct head *head)
+{
+	const struct eviction_before nothing = {0};
+	struct eviction_plan plan;
+	struct error unused = {0};
+	uint64_t there = budget_left(need->device) + room_being_freed(work, need->device);
+
+	evictions_foresee(work, tiers, &nothing, &plan, &unused);
+	there += plan.bytes + plan.coming;
+	free(plan.list);
+	head->lacking = less(with_context(need), there);
+	if (less(users, budget_left_for_users(need->device)) > head->lacking)
+		head->lacking = less(users, budget_left_for_users(need->device));
+}
+
+/* Returns whether room comes. */
+static bool make_room(struct work *work, const struct need *need, struct unpark *unpark, struct head *head)
+{
+	const struct session *session = unpark->lease->holder;
+	const struct tiers_need tiers = {
+		.device = need->device,
+		.bytes = sum_of(need),
+		.version = unpark->lease->version,
+		.no_context = need->weights == 0,
+		.who = {.uid = session->peer.uid, .by_operator = session->kind == SESSION_ADMIN}};
+	char awake[512], detail[TEXT_BYTES_MAX + 1];
+
+	no_room(need, unpark, NULL, -ENOSPC, &unpark->why);
+	if (comes_by_itself(work, need))
+		return true;
+	if (work->make_room && work->make_room(work, &tiers, &unpark->why) == 0)
+		return true;
+	head_measure(work, need, &tiers, of_users(need, unpark), head);
+	name_awake(work, need, unpark, awake, sizeof(awake));
+	snprintf(detail, sizeof(detail), "%s%s%s%.300s", awake[0] ? "wait until one of these parks: " : "",
+		 awake, awake[0] && unpark->why.detail[0] ? "; " : "", unpark->why.detail);
+	no_room(need, unpark, detail, -ENOSPC, &unpark->why);
+	return false;
+}
+
+void heads_add(struct work *work, const struct needs *needs, struct unpark *unpark, struct heads *heads)
+{
+	bool comes = true, is_head = false;
+
+	for (uint32_t i = 0; i < needs->count; i++) {
+		const struct need *need = &needs->list[i];
+		struct head head = {.device = need->device};
+
+		if (sum_of(need) == 0 || head_on(heads, need->device) || heads->count == DEVICES_MAX)
+			continue;
+		is_head = true;
+		if (need_fits(need, unpark))
+			head.spare = less(budget_left(need->device), with_context(need));
+		else
+			comes &= make_room(work, need, unpark, &head);
+		heads->list[heads->count++] = head;
+	}
+	if (!is_head)
+		error_set(&unpark->why, -ENOSPC, UNPARK_LATER, "others wait for room before %s@%s",
+			  model_name(unpark->lease->version->model), unpark->lease->version->tag);
+	else if (comes)
+		error_set(&unpark->why, -ETIMEDOUT, UNPARK_LATER, "%s@%s waits for room that is being made",
+			  model_name(unpark->lease->version->model), unpark->lease->version->tag);
+}
