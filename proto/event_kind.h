@@ -18,6 +18,7 @@
 #define EVENT_PEER_LOST "peer_lost"
 #define EVENT_DEVICE_LOST "device_lost"
 #define EVENT_DEVICE_BACK "device_back"
+#define EVENT_WANTED "wanted"
 #define EVENT_REGION_MADE "region_made"
 #define EVENT_REGION_ENDED "region_ended"
 #define EVENT_REGION_USER_LOST "region_user_lost"

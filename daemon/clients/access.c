@@ -215,11 +215,22 @@ int access_find_model(struct session *s, const char *name, struct model **ret_mo
 	return registry_model_in(s->client->clients->ledger->registry, &view, name, ret_model, error);
 }
 
+static bool is_one_of_users(const struct session *s, const struct event_about *about)
+{
+	uint32_t i = 0;
+
+	while (i < about->user_count && i < EVENT_USERS_MAX && about->users[i] != s->peer.uid)
+		i++;
+	return i < about->user_count;
+}
+
 static bool sees_event(void *data, struct event_about *about)
 {
 	struct session *s = data;
 	struct subject subject = {.name = about->model, .owner = about->owner};
 
+	if (about->for_users)
+		return is_one_of_users(s, about) || (access_roles(s) & (ROLE_OPERATOR | ROLE_OBSERVER));
 	if (about->for_observers)
 		return access_roles(s) & (ROLE_OPERATOR | ROLE_OBSERVER);
 	subject.position = access_position(s->client->clients, &about->rule, about->model);

@@ -115,7 +115,7 @@ uint64_t event_skip(struct event_ring *ring, uint64_t after, event_seen_fn *seen
 	while (after < ring->last && is_kept(ring, after + 1)) {
 		struct event_about *about = &ring->slots[(after + 1) % EVENTS_KEPT_MAX].about;
 
-		if ((!about->model && !about->for_observers) || seen(data, about))
+		if ((!about->model && !about->for_observers && !about->for_users) || seen(data, about))
 			break;
 		after++;
 	}

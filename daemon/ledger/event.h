@@ -6,11 +6,17 @@
 #include "../../proto/wire/message_form.h"
 #include "registry.h"
 
+/* Users whom an event of no model may be for. If there are more of them, it is for everybody. */
+#define EVENT_USERS_MAX 16
+
 /* The model that an event is about, and the model's owner at that time. */
 struct event_about {
 	const char *model; /* NULL: of none */
 	struct model_owner owner;
 	bool for_observers; /* only operators and observers get it */
+	bool for_users; /* only these users, operators and observers get it */
+	uint32_t user_count; /* above EVENT_USERS_MAX: everybody gets it */
+	uid_t users[EVENT_USERS_MAX];
 	bool is_region; /* the model is the name of a region: other rules say who sees it (access_sees_region) */
 	struct rule_cache rule; /* which section of the rules applies (config/rules.h) */
 };

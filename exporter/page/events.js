@@ -30,6 +30,7 @@ const SENTENCES = {
   job: ['', (e) => `job ${e.job} for ${full(e.model, e.tag)} ${ENDS[e.state] || shown(e.state)}${e.note ? `: ${shown(e.note)}` : ''}`],
   peer_lost: ['warn', (e) => `a worker is gone (${who(e)}) with ${count(e.leases, 'lease')}`],
   device_lost: ['bad', (e) => `${shown(e.device)} is lost${reason(e)}`],
+  wanted: ['', (e) => `${size(e.bytes)} of ${shown(e.device)} are wanted from workers that are awake there`],
   device_back: ['good', (e) => `${shown(e.device)} is back`],
   region_made: ['', (e) => `region ${shown(e.name || e.region)} of ${size(e.bytes)} made on ${shown(e.device)} by uid ${e.uid}`],
   region_ended: ['warn', (e) => `region ${shown(e.name || e.region)} ended${reason(e)}`],

@@ -146,6 +146,19 @@ static const struct record device_back_event = {RECORD(struct device_event, devi
 
 const struct message_form event_device_back = {.name = EVENT_DEVICE_BACK, .params = &device_back_event};
 
+/* ---- room ---- */
+
+static const struct record_field wanted_rows[] = {
+	FIELD_TEXT(struct wanted_event, device, DEVICE_BYTES_MAX),
+	FIELD_U64(struct wanted_event, bytes),
+	FIELD_ID(struct wanted_event, version),
+	FIELD_U64(struct wanted_event, since_ms),
+	FIELD_U64_MAYBE(struct wanted_event, until_ms),
+};
+static const struct record wanted_event = {RECORD(struct wanted_event, wanted_rows)};
+
+const struct message_form event_wanted = {.name = EVENT_WANTED, .params = &wanted_event};
+
 /* ---- regions ---- */
 
 static const struct record_field region_made_rows[] = {
@@ -199,13 +212,28 @@ const struct message_form event_audit = {.name = EVENT_AUDIT, .params = &audit_e
 /* ---- all ---- */
 
 const struct message_form *const event_forms[] = {
-	&event_ready,       &event_failed,       &event_swapped,
-	&event_retiring,    &event_freed,        &event_removed,
-	&event_announced,   &event_revoked,      &event_tainted,
-	&event_demoted,     &event_promoted,     &event_job,
-	&event_peer_lost,   &event_device_lost,  &event_device_back,
-	&event_region_made, &event_region_ended, &event_region_user_lost,
-	&event_draining,    &event_audit,        NULL, /* the end */
+	&event_ready,
+	&event_failed,
+	&event_swapped,
+	&event_retiring,
+	&event_freed,
+	&event_removed,
+	&event_announced,
+	&event_revoked,
+	&event_tainted,
+	&event_demoted,
+	&event_promoted,
+	&event_job,
+	&event_wanted,
+	&event_peer_lost,
+	&event_device_lost,
+	&event_device_back,
+	&event_region_made,
+	&event_region_ended,
+	&event_region_user_lost,
+	&event_draining,
+	&event_audit,
+	NULL, /* the end */
 };
 
 static const struct record_field event_subject_rows[] = {

@@ -103,6 +103,16 @@ struct audit_event {
 	const char *command, *unit, *method, *model, *tag, *what, *code, *message;
 };
 
+extern const struct message_form
+	event_wanted; /* for users who have awake leases there, operators and observers */
+struct wanted_event {
+	const char *device;
+	uint64_t bytes; /* that have to come from awake leases */
+	const struct version_id *version; /* whose lease waits */
+	uint64_t since_ms;
+	const uint64_t *until_ms; /* NULL: it waits for ever */
+};
+
 /* The form of each kind; NULL ends the array. */
 extern const struct message_form *const event_forms[];
 

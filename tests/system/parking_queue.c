@@ -254,6 +254,53 @@ QUEUE_GPU_TEST(fifty_of_one_version_make_one_copy)
 		close(w[i].sock);
 }
 
+/* ---- wanted ------------------------------------------------------------------------------- */
+
+struct seen {
+	unsigned wanted;
+	char json[512];
+};
+
+static void note_wanted(const struct gpuwm_event *event, void *data)
+{
+	struct seen *seen = data;
+
+	if (strcmp(event->kind, "wanted") != 0)
+		return;
+	seen->wanted++;
+	snprintf(seen->json, sizeof(seen->json), "%s", event->json);
+}
+
+QUEUE_TEST(who_is_awake_hears_once_that_room_is_wanted)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_events *events;
+	struct seen seen = {0};
+	struct worker awake, waits;
+
+	load_numbered(d, 1);
+	OK(gpuwm_events_open(client, UINT64_MAX, &events));
+	awake = parked(d, "m@v1");
+	waits = parked(d, "m@v1");
+	cr_assert_eq(unpark(&awake, ROOM, 0), 0);
+	asks_and_waits(&waits, ROOM);
+	cr_assert(
+		EVENTUALLY(SOON_MS, gpuwm_events_dispatch(events, 50, note_wanted, &seen) < 0 || seen.wanted));
+	cr_assert(strstr(seen.json, d->device) && strstr(seen.json, "\"bytes\"") &&
+			  strstr(seen.json, "\"until_ms\""),
+		  "%s", seen.json);
+	cr_assert_eq(RAW_ASK(awake.sock, "unpark", NUMBER("lease", awake.lease), NUMBER("room", ROOM + MB(1))),
+		     0);
+	park(&awake);
+	cr_assert_eq(told(&waits), 0);
+	cr_assert_geq(gpuwm_events_dispatch(events, 50, note_wanted, &seen), 0);
+	cr_assert_eq(seen.wanted, 1);
+	gpuwm_events_close(events);
+	gpuwm_close(client);
+	close(awake.sock);
+	close(waits.sock);
+}
+
 /* ---- attaches with room ---------------------------------------------------------------- */
 
 QUEUE_TEST(an_attach_waits_for_its_room_or_leaves_nothing)

@@ -6,6 +6,7 @@
 #include "../tiers/room.h"
 #include "../../net/session.h"
 #include "../../../base/bytes.h"
+#include "../../../base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -225,6 +226,45 @@ static void head_measure(const struct work *work, const struct need *need, const
 		head->lacking = less(users, budget_left_for_users(need->device));
 }
 
+static void add_user(struct event_about *about, uid_t uid)
+{
+	for (uint32_t i = 0; i < about->user_count && i < EVENT_USERS_MAX; i++) {
+		if (about->users[i] == uid)
+			return;
+	}
+	if (about->user_count < EVENT_USERS_MAX)
+		about->users[about->user_count] = uid;
+	about->user_count++;
+}
+
+/* Asks those that are awake there to park, once for each lease that waits. */
+static void tell_wanted(struct work *work, struct unpark *unpark, const struct head *head)
+{
+	const uint64_t now = clock_steady_ms();
+	const uint64_t until_ms = clock_wall_ms() + less(unpark->until_ms, now);
+	struct event_about about = {.for_users = true};
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version) {
+			if (!lease->parked && lease != unpark->lease && lease_device(lease) == head->device)
+				add_user(&about, ((const struct session *)lease->holder)->peer.uid);
+		}
+	}
+	if (unpark->told || head->lacking == 0 || about.user_count == 0)
+		return;
+	unpark->told = true;
+	event_emit(work->ledger->events, &event_wanted,
+		   &(struct wanted_event){
+			   .device = head->device->id,
+			   .bytes = head->lacking,
+			   .version = &unpark->lease->version->id,
+			   .since_ms = unpark->since_ms,
+			   .until_ms = unpark->until_ms == UINT64_MAX ? NULL : &until_ms,
+		   },
+		   &about);
+}
+
 /* Returns whether room comes. */
 static bool make_room(struct work *work, const struct need *need, struct unpark *unpark, struct head *head)
 {
@@ -243,6 +283,7 @@ static bool make_room(struct work *work, const struct need *need, struct unpark 
 	if (work->make_room && work->make_room(work, &tiers, &unpark->why) == 0)
 		return true;
 	head_measure(work, need, &tiers, of_users(need, unpark), head);
+	tell_wanted(work, unpark, head);
 	name_awake(work, need, unpark, awake, sizeof(awake));
 	snprintf(detail, sizeof(detail), "%s%s%s%.300s", awake[0] ? "wait until one of these parks: " : "",
 		 awake, awake[0] && unpark->why.detail[0] ? "; " : "", unpark->why.detail);
