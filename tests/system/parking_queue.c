@@ -142,6 +142,50 @@ QUEUE_TEST(what_fits_goes_past_a_head_that_does_not_wait_longer_for_it)
 	close(large.sock);
 }
 
+/* Without the queue, small ones that come and go would keep a large one waiting for ever. */
+QUEUE_TEST(small_ones_do_not_starve_a_large_one)
+{
+	struct worker small[6], large;
+
+	load_numbered(d, 1);
+	for (int i = 0; i < 6; i++) {
+		small[i] = parked(d, "m@v1");
+		cr_assert_eq(unpark(&small[i], MB(100), SOON_MS), 0);
+	}
+	large = parked(d, "m@v1");
+	asks_and_waits(&large, MB(700));
+	park(&small[0]);
+	for (int i = 0; i < 20; i++)
+		cr_assert_eq(unpark(&small[0], MB(100), 0), -ENOSPC, "round %d", i);
+	park(&small[1]);
+	cr_assert_eq(told(&large), 0);
+	for (int i = 0; i < 6; i++)
+		close(small[i].sock);
+	close(large.sock);
+}
+
+/* What parked ones keep does not come back when awake ones park. */
+QUEUE_TEST(who_can_not_be_awake_holds_nobody_up)
+{
+	struct worker keeps, head, next;
+
+	load_numbered(d, 1);
+	keeps = parked(d, "m@v1");
+	cr_assert_eq(unpark(&keeps, MB(500), SOON_MS), 0);
+	cr_assert_eq(RAW_ASK(keeps.sock, "park", NUMBER("lease", keeps.lease), NUMBER("room", MB(500))), 0);
+	head = parked(d, "m@v1");
+	next = parked(d, "m@v1");
+	asks_and_waits(&head, MB(700));
+	cr_assert_eq(unpark(&next, MB(500), SOON_MS), 0);
+	park(&next);
+	cr_assert_not(has_answer(&head));
+	park(&keeps);
+	cr_assert_eq(told(&head), 0);
+	close(keeps.sock);
+	close(head.sock);
+	close(next.sock);
+}
+
 /* ---- who gives up ------------------------------------------------------------------ */
 
 QUEUE_TEST(a_head_that_gives_up_frees_the_queue)

@@ -2,7 +2,8 @@
  *
  * A lease waits on all devices that its version, and its room, lack memory of. It gets everything at once, or nothing. The first that waits on
  * a device is its head: versions that only parked leases hold leave for it. Others go past the head only if it would go as soon
- * nevertheless: so nobody starves as long as those that are awake park some time. A lease of which gpuwmd knows nothing to leave for it asks
+ * nevertheless: so nobody starves as long as those that are awake park some time. A lease for which there would be no room even then, because
+ * of pins or of what parked ones keep, holds nobody up. A lease of which gpuwmd knows nothing to leave for it asks
  * the awake ones: the event `wanted`.
  *
  * What was granted is reserved until the holder has heard of it. A lease keeps its place, and what is reserved for it, for

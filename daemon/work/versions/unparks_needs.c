@@ -146,26 +146,38 @@ static bool need_fits(const struct need *need, const struct unpark *unpark)
 	       budget_check_users(need->device, of_users(need, unpark), NULL) == 0;
 }
 
-/* The bytes that come free if one lease parks: the fewest, of those with which any come free. 0: nobody is awake there. */
-static uint64_t fewest_awake(const struct work *work, const struct device *device)
+/* What comes free on a device when leases that are awake park. */
+struct awake {
+	uint64_t all; /* if all of them do */
+	uint64_t fewest; /* if one of them does: of those with which anything comes free. 0: there is none */
+};
+
+static void add_awake(const struct version *version, const struct device *device, struct awake *awake)
+{
+	const uint64_t bytes = version->pin_count == 0 ? eviction_bytes(version, device) : 0;
+	const uint64_t leases = version_awake_leases(version);
+
+	awake->all += leases > 0 ? bytes : 0;
+	for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version) {
+		const uint64_t room = lease_device(lease) == device ? lease_room_bytes(lease) : 0;
+		const uint64_t frees = room + (leases == 1 ? bytes : 0);
+
+		if (lease->parked)
+			continue;
+		awake->all += room;
+		if (frees > 0 && (awake->fewest == 0 || frees < awake->fewest))
+			awake->fewest = frees;
+	}
+}
+
+static struct awake awake_on(const struct work *work, const struct device *device)
 {
 	struct version *version = NULL;
-	uint64_t fewest = 0;
+	struct awake awake = {0};
 
-	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
-		const uint64_t alone = version_awake_leases(version) == 1 ? eviction_bytes(version, device) : 0;
-
-		for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version) {
-			const uint64_t bytes =
-				lease->parked
-					? 0
-					: alone + (lease_device(lease) == device ? lease_room_bytes(lease) : 0);
-
-			if (bytes > 0 && (fewest == 0 || bytes < fewest))
-				fewest = bytes;
-		}
-	}
-	return fewest;
+	while ((version = registry_next_version(work->ledger->registry, NULL, version)))
+		add_awake(version, device, &awake);
+	return awake;
 }
 
 /* Whether the head goes as soon, also if so many bytes are taken before it. */
@@ -173,7 +185,7 @@ static bool passes(const struct work *work, const struct head *head, uint64_t by
 {
 	if (head->lacking == 0)
 		return bytes <= head->spare;
-	return fewest_awake(work, head->device) >= head->lacking + bytes;
+	return awake_on(work, head->device).fewest >= head->lacking + bytes;
 }
 
 static const struct head *head_on(const struct heads *heads, const struct device *device)
@@ -275,12 +287,16 @@ static bool make_room(struct work *work, const struct need *need, struct unpark 
 		.version = unpark->lease->version,
 		.no_context = need->weights == 0,
 		.who = {.uid = session->peer.uid, .by_operator = session->kind == SESSION_ADMIN}};
+	const uint64_t users = less(of_users(need, unpark),
+				    budget_left_for_users(need->device) + room_being_freed(work, need->device));
 	char awake[512], detail[TEXT_BYTES_MAX + 1];
 
 	no_room(need, unpark, NULL, -ENOSPC, &unpark->why);
-	if (comes_by_itself(work, need))
+	if (users == 0 && comes_by_itself(work, need))
 		return true;
-	if (work->make_room && work->make_room(work, &tiers, &unpark->why) == 0)
+	/* What users lack for room beside an operator's version, no eviction for that version brings. */
+	if ((users == 0 || !tiers.version->by_operator) && work->make_room &&
+	    work->make_room(work, &tiers, &unpark->why) == 0)
 		return true;
 	head_measure(work, need, &tiers, of_users(need, unpark), head);
 	tell_wanted(work, unpark, head);
@@ -306,7 +322,9 @@ void heads_add(struct work *work, const struct needs *needs, struct unpark *unpa
 			head.spare = less(budget_left(need->device), with_context(need));
 		else
 			comes &= make_room(work, need, unpark, &head);
-		heads->list[heads->count++] = head;
+		/* If it would have to wait even if everybody parked, those behind it need not. */
+		if (head.lacking <= awake_on(work, need->device).all)
+			heads->list[heads->count++] = head;
 	}
 	if (!is_head)
 		error_set(&unpark->why, -ENOSPC, UNPARK_LATER, "others wait for room before %s@%s",
