@@ -102,3 +102,16 @@ int lease_room_adopt(struct lease *lease, uint64_t bytes, struct quota *quota, c
 	lease->room->paid = bytes;
 	return 0;
 }
+
+int lease_room_move(struct lease *from, struct lease *to, struct error *error)
+{
+	if (from == to || lease_device(from) != lease_device(to) || lease_room_bytes(to) > 0)
+		return error_set(
+			error, -EINVAL, "release it without that, and unpark the other lease with room",
+			"the room of lease %llu does not go to lease %llu: it has room, or is on another device",
+			(unsigned long long)from->id, (unsigned long long)to->id);
+	room_free(to->room);
+	to->room = from->room;
+	from->room = NULL;
+	return 0;
+}

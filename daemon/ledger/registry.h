@@ -427,6 +427,8 @@ int lease_room_set(struct lease *lease, uint64_t bytes, struct quota *quota, con
 /* The same for what the holder takes already, whatever the limits. Fails with -ENOMEM. */
 int lease_room_adopt(struct lease *lease, uint64_t bytes, struct quota *quota, const uid_t *uid,
 		     struct error *error);
+/* Moves the room of a lease to another one of the same device and the same user, which has none. Fails with -EINVAL. */
+int lease_room_move(struct lease *from, struct lease *to, struct error *error);
 /* Gives the room back. Returns NULL; NULL is fine. */
 struct lease_room *room_free(struct lease_room *room);
 /* Returns how many leases of the version are not parked: if there are any, it stays on its devices. */

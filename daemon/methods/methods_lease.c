@@ -394,11 +394,21 @@ int method_get_handles(struct request *request, const void *given, struct error 
 	return r;
 }
 
+/* Neither waits for other room any more. */
+static int lease_hand_room(struct work *work, struct lease *from, struct lease *to, struct error *error)
+{
+	unparks_end(work, from, false);
+	unparks_end(work, to, false);
+	return lease_room_move(from, to, error);
+}
+
 int method_release(struct request *request, const void *given, struct error *error)
 {
 	const struct release_params *params = given;
 	struct server *server = request->server;
 	struct lease *lease = lease_find(server->ledger.registry, params->lease, request->session);
+	struct lease *to;
+	int r = 0;
 
 	if (!lease && revoked_release(&server->work, request->session, params->lease)) {
 		metrics_count(server->net.metrics, METRIC_RELEASES, 1);
@@ -408,6 +418,12 @@ int method_release(struct request *request, const void *given, struct error *err
 	if (!lease)
 		return error_set(error, -ENOENT, "a lease is given back on the connection that took it",
 				 "lease %llu is not this connection's", (unsigned long long)params->lease);
+	if (params->room_to) {
+		to = lease_own(request, params->room_to, error);
+		r = to ? lease_hand_room(&server->work, lease, to, error) : error->code;
+	}
+	if (r < 0)
+		return r;
 	versions_free_unused(&server->work, leases_end(&server->work, lease));
 	metrics_count(server->net.metrics, METRIC_RELEASES, 1);
 	request_done(request);

@@ -377,7 +377,7 @@ struct gpuwm_attach_options {
 	enum gpuwm_transport transport;
 	/* Bytes that this process takes on the version's device besides the version: caches, activations, the CUDA context. gpuwmd
 	 * counts them as used while the mapping is awake, and makes room for them together with the version. It neither makes nor
-	 * limits that memory. At most 2^50. gpuwm_get_handles with `look`, and other transports than descriptors, take none (-EINVAL). */
+	 * limits that memory. gpuwm_switch takes the room along. At most 2^50. gpuwm_get_handles with `look`, and other transports than descriptors, take none (-EINVAL). */
 	uint64_t room;
 };
 
@@ -593,7 +593,7 @@ struct gpuwm_exchange_options {
  * change sides, and so do leases (lost ones too) and the clients that hold them. The keys and
  * owners that gpuwm_attach got stay with each mapping for its next gpuwm_switch; this call compares
  * neither. Afterwards gpuwm_detach of `other` gives back the lease on the version that `mapping`
- * had.
+ * had. Room (gpuwm_attach_options) goes with the lease: gpuwm_unpark sets that of a mapping anew.
  *
  * Returns 0. If both mappings have the same version, the memory stays as it is.
  *

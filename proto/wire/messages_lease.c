@@ -72,6 +72,7 @@ const struct message_form form_get_handles = {
 
 static const struct record_field release_params_rows[] = {
 	FIELD_U64(struct release_params, lease),
+	FIELD_U64_OR(struct release_params, room_to, 0, UINT64_MAX),
 };
 static const struct record release_params = {RECORD(struct release_params, release_params_rows)};
 

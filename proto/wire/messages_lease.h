@@ -37,6 +37,7 @@ struct get_handles_result {
 extern const struct message_form form_release;
 struct release_params {
 	uint64_t lease;
+	uint64_t room_to; /* the lease that gets the room; 0: nobody */
 };
 
 extern const struct message_form form_park;

@@ -77,6 +77,37 @@ ROOM_TEST(it_is_given_back_when_its_worker_dies)
 	gpuwm_close(client);
 }
 
+/* A worker that goes on with another version has its caches still. */
+ROOM_TEST(a_switch_keeps_it)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping = attach(client, "m@v1", MB(10));
+	struct raw_lease lease;
+	int sock = raw_client(d->socket);
+	uint64_t used;
+
+	load_version(d, checkpoint_write(d, "v2", LARGE(2)), "m@v2");
+	used = device_used(d);
+	OK(gpuwm_switch(mapping, "m@v2", NULL));
+	cr_assert_eq(gpuwm_mapping_room(mapping), MB(10));
+	cr_assert_eq(device_used(d), used);
+	CTL_IS(0, "ps");
+	SAYS("10.0 MiB");
+	OK(gpuwm_park(mapping, 0));
+	cr_assert_eq(device_used(d), used - MB(10));
+	OK(gpuwm_unpark(mapping, GPUWM_ROOM_AS_BEFORE, 0));
+	cr_assert_eq(device_used(d), used);
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	cr_assert_eq(raw_lease(sock, "m@v1", &lease), 0);
+	cr_assert_eq(RAW_ASK(sock, "release", NUMBER("lease", lease.lease), NUMBER("room_to", lease.lease)),
+		     -EINVAL);
+	cr_assert_eq(RAW_ASK(sock, "release", NUMBER("lease", lease.lease), NUMBER("room_to", 99)), -ENOENT);
+	cr_assert_eq(RAW_ASK(sock, "release", NUMBER("lease", lease.lease)), 0);
+	close(sock);
+	DROP(d, "m@v2");
+}
+
 /* ---- what is refused ---------------------------------------------------------- */
 
 ROOM_TEST(what_no_device_has_is_refused)

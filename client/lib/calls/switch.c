@@ -69,7 +69,7 @@ static int switch_to(struct gpuwm_mapping *mapping, const char *ref, const struc
 		moved = address[0] ? mapping_announce_again(mapping, address, NULL) : 0;
 	}
 	/* Refused or not, it is over: nothing of it is mapped. */
-	lease_release(mapping->client, left, NULL);
+	lease_replace(mapping->client, left, r < 0 ? NULL : mapping->lease, NULL);
 	if (moved == -EDQUOT)
 		mapping_announce_again(mapping, address, NULL);
 	return r;

@@ -156,15 +156,22 @@ uint64_t lease_room(struct gpuwm_client *client, const struct lease *lease)
 
 /* ---- giving back ------------------------------------------------------- */
 
-static void put_release(struct message_writer *w, uint64_t id)
+/* What gpuwmd is told of a lease that ends. */
+struct leaving {
+	uint64_t id, room_to;
+	bool revoked;
+};
+
+static void put_release(struct message_writer *w, const struct leaving *leaving)
 {
-	message_write_request(w, request_next_id(), &form_release, &(struct release_params){id});
+	message_write_request(w, request_next_id(), &form_release,
+			      &(struct release_params){leaving->id, leaving->room_to});
 }
 
 /* If the request can't be sent or answered, or there is no memory for it, the connection is ended instead: gpuwmd then ends
  * the lease by itself. */
-static int tell_release(struct gpuwm_client *client, struct connection *connection, uint64_t id,
-			struct error *error)
+static int tell_release(struct gpuwm_client *client, struct connection *connection,
+			const struct leaving *leaving, struct error *error)
 {
 	struct message_writer w;
 	struct error unused;
@@ -173,7 +180,7 @@ static int tell_release(struct gpuwm_client *client, struct connection *connecti
 
 	if (!error)
 		error = &unused;
-	put_release(&w, id);
+	put_release(&w, leaving);
 	r = connection_try(connection, &w, CALL_TIMEOUT_MS, NULL, &fate, error);
 	message_writer_clear(&w);
 	if (fate != FATE_ANSWERED || r == -ENOMEM)
@@ -185,14 +192,15 @@ static int tell_release(struct gpuwm_client *client, struct connection *connecti
 }
 
 /* If another call is under way, that call reads the answer. */
-static void tell_release_now(struct gpuwm_client *client, struct connection *connection, uint64_t id)
+static void tell_release_now(struct gpuwm_client *client, struct connection *connection,
+			     const struct leaving *leaving)
 {
 	struct message_writer w;
 	struct error error;
 	enum fate fate;
 	int r;
 
-	put_release(&w, id);
+	put_release(&w, leaving);
 	r = connection_try_now(connection, &w, CALL_TIMEOUT_MS, &fate, &error);
 	if (r == -EBUSY)
 		r = connection_post(connection, &w, &error);
@@ -200,18 +208,23 @@ static void tell_release_now(struct gpuwm_client *client, struct connection *con
 	if (fate != FATE_ANSWERED || r == -ENOMEM)
 		reviver_ended(&client->reviver, connection, &error);
 	else if (r == -EAGAIN)
-		tell_release(client, connection, id, NULL);
+		tell_release(client, connection, leaving, NULL);
 }
 
-/* Takes the lease from the client and frees it. Returns the connection, kept, on which gpuwmd waits for its release, and
- * sets *ret_id and *ret_revoked; NULL: gpuwmd waits for none. */
-static struct connection *lease_leave(struct gpuwm_client *client, struct lease *lease, uint64_t *ret_id,
-				      bool *ret_revoked)
+/* Takes the lease from the client and frees it; `to` gets its room, unless that is NULL. Returns the connection, kept, on which gpuwmd
+ * waits for its release, and sets *ret; NULL: gpuwmd waits for none. */
+static struct connection *lease_leave(struct gpuwm_client *client, struct lease *lease, struct lease *to,
+				      struct leaving *ret)
 {
 	struct reviver *v = &client->reviver;
 	struct connection *connection = NULL;
 
+	*ret = (struct leaving){0};
 	pthread_mutex_lock(&v->lock);
+	if (to && lease->room > 0) {
+		to->room = lease->room;
+		ret->room_to = !lease->revoked && to->round == lease->round ? to->id : 0;
+	}
 	if (v->attempting) {
 		lease->dropped = true;
 		pthread_mutex_unlock(&v->lock);
@@ -221,31 +234,35 @@ static struct connection *lease_leave(struct gpuwm_client *client, struct lease 
 	if (v->connection && lease_counts(lease, v->round))
 		connection = connection_keep(v->connection);
 	pthread_mutex_unlock(&v->lock);
-	*ret_id = lease->id;
-	*ret_revoked = lease->revoked;
+	ret->id = lease->id;
+	ret->revoked = lease->revoked;
 	lease_free(lease);
 	return connection;
 }
 
-int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error)
+int lease_replace(struct gpuwm_client *client, struct lease *lease, struct lease *to, struct error *error)
 {
-	uint64_t id = 0;
-	bool revoked = false;
-	struct connection *connection = lease_leave(client, lease, &id, &revoked);
-	int r = connection ? tell_release(client, connection, id, error) : 0;
+	struct leaving leaving;
+	struct connection *connection = lease_leave(client, lease, to, &leaving);
+	int r = connection ? tell_release(client, connection, &leaving, error) : 0;
 
 	connection_free(connection);
-	return revoked ? 0 : r; /* a gpuwmd that was started after the revocation does not know the lease */
+	return leaving.revoked ? 0
+			       : r; /* a gpuwmd that was started after the revocation does not know the lease */
+}
+
+int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error)
+{
+	return lease_replace(client, lease, NULL, error);
 }
 
 void lease_drop(struct gpuwm_client *client, struct lease *lease)
 {
-	uint64_t id = 0;
-	bool revoked = false;
-	struct connection *connection = lease_leave(client, lease, &id, &revoked);
+	struct leaving leaving;
+	struct connection *connection = lease_leave(client, lease, NULL, &leaving);
 
 	if (connection)
-		tell_release_now(client, connection, id);
+		tell_release_now(client, connection, &leaving);
 	connection_free(connection);
 }
 
@@ -263,7 +280,7 @@ void leases_settle(struct gpuwm_client *client, struct connection *connection, u
 		DL_DELETE(v->leases, lease);
 		if (connection && lease_counts(lease, round)) {
 			pthread_mutex_unlock(&v->lock);
-			tell_release(client, connection, lease->id, NULL);
+			tell_release(client, connection, &(struct leaving){.id = lease->id}, NULL);
 			pthread_mutex_lock(&v->lock);
 		}
 		lease_free(lease);

@@ -39,6 +39,9 @@ void lease_missed(struct gpuwm_client *client, struct lease *lease, const struct
 /* Gives the lease back to gpuwmd, and frees it in any case. Returns 0 also while gpuwmd is away. -EIO: gpuwmd refused. */
 int lease_release(struct gpuwm_client *client, struct lease *lease, struct error *error);
 
+/* The same, and the lease `to` of the same device, which has none, gets its room. NULL: nobody. */
+int lease_replace(struct gpuwm_client *client, struct lease *lease, struct lease *to, struct error *error);
+
 /* The same, without a result, for a thread that must not wait for calls of other threads: some of those wait for ever. */
 void lease_drop(struct gpuwm_client *client, struct lease *lease);
 
