@@ -28,7 +28,7 @@ def model(daemon: Daemon) -> Iterator[nn.Module]:
     gpuwm.publish(made, "parked@v1")
     yield made
     daemon.admin.remove_alias("parked", "current")
-    daemon.admin.retire("parked@v1", force=True)
+    daemon.admin.retire("parked@v1", 30, force=True)
 
 
 def computed(model: nn.Module) -> list[float]:
