@@ -4,6 +4,7 @@ once, and every engine is a fork of that: importing vLLM takes longer than all t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import types
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 import vllm.model_executor.models.registry as registry
 from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.device_allocator import cumem
 from vllm.distributed import ensure_model_parallel_initialized, init_distributed_environment
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.engine.arg_utils import EngineArgs
@@ -25,6 +27,7 @@ from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 import gpuwm
 from gpuwm._mapping import Mapping
+from gpuwm.vllm import memory
 from gpuwm.vllm.extension import Extension
 from gpuwm.vllm.kv.engine import WeightsOf, fields
 from gpuwm.vllm.moves import STALE_S, Move
@@ -32,6 +35,8 @@ from gpuwm.vllm.publication import OPAQUE
 from gpuwm.vllm.transfer import told_by_the_last
 from tests_engines import serving
 from tests_engines.engines import Job
+
+from . import sleeping
 
 IMPORTED = (deepseek_v2, llama, mixtral, qwen2, qwen3_moe)  # of the models that the tests write
 
@@ -95,6 +100,85 @@ class Worker(Extension):
         kept = {name: each.cpu().clone() for name, each in self._model.named_buffers()}
         for name, each in self._model.named_buffers():
             each.data.copy_(kept[name].data)
+
+    # ---- sleep mode ----
+
+    @functools.cached_property
+    def _sleeper(self) -> Any:
+        return sleeping.sleeper(self._model, self.rank, self.vllm_config)
+
+    def sleep_mode(self, method: str, *arguments: Any) -> str:
+        """Calls `sleep`, `wake_up` or another method of gpuwm.vllm.Worker. How it failed, or an
+        empty text."""
+        try:
+            getattr(self._sleeper, method)(*arguments)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def gpu(self, changed: dict[str, Any] | None = None) -> list[str]:
+        """Sets what the GPU does from now on: "others" (bytes that other processes have), "errors".
+        What it was asked for since the last call."""
+        gpu, changed = self._sleeper.gpu, changed or {}
+        gpu.others = changed.get("others", gpu.others)
+        gpu.errors |= changed.get("errors", {})
+        told: list[str] = gpu.calls
+        gpu.calls = []
+        return told
+
+    def grow_beside(self, size: int) -> None:
+        """Another process takes so many bytes while this engine falls asleep."""
+        gpu = self._sleeper.gpu
+        real = gpu.unmap_and_release
+
+        def unmap(handle: Any) -> None:
+            real(handle)
+            gpu.others = size
+
+        cumem.unmap_and_release = unmap
+
+    def refuse_park(self, times: int) -> None:
+        """So many parks of this process fail."""
+        real, left = Mapping.park, times
+
+        def park(mapping: Mapping) -> None:
+            nonlocal left
+            if left:
+                left -= 1
+                raise gpuwm.Busy("as the test wants it")
+            real(mapping)
+
+        Mapping.park = park  # type: ignore[assignment,method-assign]
+
+    def be_a_standby(self) -> None:
+        self._sleeper.gpu_sharing = memory.Sharing(standby=True)
+
+    def fail_after_wake(self, times: int) -> None:
+        """vLLM fails so many times after the memory of a wake is there."""
+        left = times
+
+        def fail() -> None:
+            nonlocal left
+            if left:
+                left -= 1
+                raise RuntimeError("vLLM failed")
+
+        # vLLM 0.25 calls the first, vLLM 0.33 the second
+        self._sleeper.after_wake = fail
+        self._sleeper.synchronize_device = fail
+
+    def sleep_state(self) -> dict[str, Any]:
+        """`parked`, the addresses of the `pools` that are mapped, what the pools hold, and the
+        backend's `state`."""
+        backend = self._sleeper._sleep_mode_backend
+        gpu = self._sleeper.gpu
+        return {
+            "parked": self._gpuwm_loaded().mapping.parked,
+            "pools": sorted(gpu.mapped),
+            "adapter": bytes(gpu.mapped.get(sleeping.RUNTIME, b"")),
+            "state": "none" if backend is None else backend.state(),
+            "backend": type(backend).__module__,
+        }
 
     def be_a_replica(self) -> None:
         self.vllm_config.parallel_config.data_parallel_size = 2

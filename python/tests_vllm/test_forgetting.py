@@ -42,7 +42,8 @@ def loader(daemon: Daemon, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-CONFIG = SimpleNamespace(model_config=None, parallel_config=SimpleNamespace(world_size=1))
+MODEL = SimpleNamespace(enable_sleep_mode=False)
+CONFIG = SimpleNamespace(model_config=MODEL, parallel_config=SimpleNamespace(world_size=1))
 
 
 def test_what_was_decided_is_forgotten(

@@ -37,6 +37,8 @@ class Gpu:
         self.context: dict[str, int] = {}
         self.reserved: dict[str, int] = {}
         self.peak: dict[str, int] = {}
+        # what vLLM's sleeping pool has
+        self.pool = types.SimpleNamespace(handle=(0, 7 * GIB, 0, 0), is_asleep=False)
 
     def info(self, device: Any = None, /) -> tuple[int, int]:
         used = self.other + sum(self.context.values()) + sum(self.reserved.values())
@@ -52,6 +54,8 @@ class Gpu:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    from vllm import device_allocator
+
     made = Gpu()
     for name, function in {
         "get_memory_info": made.info,
@@ -65,6 +69,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         "synchronize": lambda: None,
     }.items():
         monkeypatch.setattr(torch.accelerator, name, function)
+    pools = types.SimpleNamespace(pointer_to_data={0: made.pool})
+    monkeypatch.setattr(device_allocator, "get_mem_allocator_instance", lambda: pools)
     return made
 
 
@@ -111,7 +117,10 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
     from vllm.v1.worker import gpu_worker
     from vllm.v1.worker.utils import request_memory
 
+    import gpuwm.vllm
     from gpuwm.vllm import worker as module
+
+    gpuwm.vllm.register()
 
     def init_device(self: Any) -> None:
         self.init_snapshot = MemorySnapshot(device=self.device)
@@ -139,7 +148,7 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
         found.model_config = types.SimpleNamespace(
             multimodal_config=None,
             enable_cumem_allocator=False,
-            enable_sleep_mode=False,
+            enable_sleep_mode="standby" not in (extra or {}),
             sleep_mode_backend="cumem",
             enable_nccl_comm_suspend=False,
             enforce_eager=True,
@@ -315,27 +324,36 @@ def test_a_cache_whose_size_the_user_chose_is_left_alone(gpu: Gpu, start: Start,
 
 
 @pytest.mark.parametrize("change", [-5 * GIB, 5 * GIB])
-def test_sleeping_does_not_see_other_engines(
-    gpu: Gpu, start: Start, change: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from vllm import device_allocator
-
-    from gpuwm.vllm import worker as module
-
+def test_sleeping_does_not_see_other_engines(gpu: Gpu, start: Start, change: int) -> None:
     class Backend:
         def suspend(self, level: int) -> None:
             gpu.other -= change
 
-    pool = types.SimpleNamespace(get_current_usage=lambda: 7 * GIB)
-    monkeypatch.setattr(device_allocator, "get_mem_allocator_instance", lambda: pool)
-    said: list[str] = []
-    monkeypatch.setattr(module.log, "info", lambda text, *values: said.append(text % values))
     worker = start("a", extra={"engines": 2})
     gpu.other = 10 * GIB
     worker._sleep_mode_backend = Backend()
     worker.sleep(1)
     assert torch.accelerator.get_memory_info == gpu.info
-    assert "gave back the 7.00 GiB of its sleeping pool" in said[-1]
+
+
+def test_what_sleeps_counts_as_given_back(
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch still counts it as reserved."""
+    from vllm.v1.worker import gpu_worker
+
+    said: list[str] = []
+
+    class Backend:
+        def suspend(self, level: int) -> None:
+            gpu.pool.is_asleep = True
+
+    worker = start("a", extra={"engines": 2})
+    gpu.reserve(9 * GIB)
+    monkeypatch.setattr(gpu_worker.logger, "info", lambda text, *values: said.append(text % values))
+    worker._sleep_mode_backend = Backend()
+    worker.sleep(1)
+    assert said == ["Sleep mode freed 7.0 GiB memory, 2.0 GiB memory is still in use."]
 
 
 def test_another_process_can_fail_the_sleep_of_an_engine_alone(gpu: Gpu, start: Start) -> None:

@@ -29,8 +29,8 @@ FORMAT = "gpuwm"  # the value of --load-format, and the backend of --weight-tran
 
 def register() -> None:
     """Makes the load format `gpuwm` known to vLLM in this process, the KV connector
-    `GpuwmConnector`, and also the backend `gpuwm` of weight transfer if this vLLM has such
-    backends. A second call does nothing.
+    `GpuwmConnector`, and the backends `gpuwm` of weight transfer and of sleep mode if this vLLM has
+    such backends. A second call does nothing.
 
     vLLM calls this function before it resolves `--worker-cls`, also if it uses nothing of gpuwm. So
     the function never raises: vLLM would not start. If something can't be registered, the log says
@@ -40,6 +40,7 @@ def register() -> None:
         f"load format {FORMAT}": _register_loader,
         "KV connector GpuwmConnector": _register_connector,
         f"weight transfer backend {FORMAT}": _register_transfer,
+        f"sleep-mode backend {FORMAT}": _register_sleep,
     }.items():
         try:
             step()
@@ -78,6 +79,15 @@ def _register_transfer() -> None:
         return
     if FORMAT not in getattr(Factory, "_registry", {}):  # vLLM refuses a second registration
         Factory.register_engine(FORMAT, f"{__name__}.transfer", "Engine")
+
+
+def _register_sleep() -> None:
+    try:
+        from vllm.device_allocator.sleep_mode_backend import SleepModeBackendFactory as Factory
+    except ImportError:  # a vLLM without backends of sleep mode
+        return
+    if FORMAT not in getattr(Factory, "_registry", {}):  # vLLM refuses a second registration
+        Factory.register_backend(FORMAT, f"{__name__}.sleep_mode", "Backend")
 
 
 # Names that are imported when they are first used, and their modules.

@@ -45,7 +45,8 @@ format, so gpuwm is not called. LoRA adapters stay beside the weights and are al
 
 Memory: the builder needs the model and 2 GiB at its peak. All other engines need only what vLLM's
 `__init__` computes. With sleep mode the weights, and all that is loaded with them, stay outside of
-vLLM's sleeping pool: they are shared, so they stay when an engine sleeps.
+vLLM's sleeping pool. With gpuwm.vllm.Worker a sleep parks them (`gpuwm.vllm.sleep_mode`). Without
+that worker they stay where they are.
 """
 
 from __future__ import annotations
@@ -216,6 +217,7 @@ class _Steps(load_flow.Steps):
         releases.check_overrides(Loader, BaseModelLoader, own=("get_external_weight_memory",))
         refusals.check(self.load.vllm_config, self.load.model_config)
         refusals.check_sharing(self._load_config.model_loader_extra_config, _worker_counts)
+        refusals.check_sleep(self.load.vllm_config.model_config, _worker_counts)
 
     def read(self) -> Module:
         return self._load_by(_inner(self._load_config, self.settings))
@@ -299,6 +301,11 @@ def loaded(model: Module) -> Loaded:
             "this engine's weights are in memory of its own",
             "start it with --load-format gpuwm; if it has that, it fell back, and its log says why",
         ) from None
+
+
+def all_loaded() -> list[Loaded]:
+    """What the living models of this process were loaded from that lie in gpuwm's memory."""
+    return list(_loaded.values())
 
 
 def holding(layer: Any) -> Loaded | None:

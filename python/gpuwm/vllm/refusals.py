@@ -10,7 +10,17 @@ from ..engines import refusals as shared
 from ..engines.refusals import REFUSED_METHODS, Refused
 from . import memory, releases
 
-__all__ = ["REFUSED_METHODS", "WEIGHT_TRANSFER", "check", "check_plan", "check_sharing"]
+__all__ = [
+    "REFUSED_METHODS",
+    "SLEEP_BACKEND",
+    "WEIGHT_TRANSFER",
+    "check",
+    "check_plan",
+    "check_sharing",
+    "check_sleep",
+]
+
+SLEEP_BACKEND = "gpuwm"  # as in sleep_mode, which imports vLLM
 WEIGHT_TRANSFER = "gpuwm"  # the only backend of weight transfer that does not write into weights
 
 
@@ -38,6 +48,25 @@ def check_sharing(extra_config: Any, worker_counts: bool) -> None:
             f'"{key}" in --model-loader-extra-config has no effect with the worker of vLLM '
             f"{releases.version()}",
             "add --worker-cls gpuwm.vllm.Worker; vLLM 0.32 and newer need no worker for that",
+        )
+
+
+def check_sleep(model_config: Any, worker_counts: bool) -> None:
+    """Raises Unsupported for an engine that could not sleep as its options say. model_config: of
+    the target. worker_counts: whether gpuwm.vllm.Worker runs this process."""
+    if not (model_config.enable_sleep_mode and model_config.sleep_mode_backend == SLEEP_BACKEND):
+        return
+    if not worker_counts:
+        raise errors.Unsupported(
+            f"--sleep-mode-backend {SLEEP_BACKEND} needs gpuwm.vllm.Worker: vLLM's own worker "
+            "fails a sleep in which another engine wakes on its GPU, and can't serve then",
+            "add --worker-cls gpuwm.vllm.Worker",
+        )
+    if getattr(model_config, "sleep_mode_offload_cudagraph", False):
+        raise errors.Unsupported(
+            "--sleep-mode-offload-cudagraph has no effect with --sleep-mode-backend "
+            f"{SLEEP_BACKEND}: vLLM looks for the name of its own backend",
+            "leave --sleep-mode-backend out: gpuwm.vllm.Worker parks the weights without it",
         )
 
 
@@ -71,7 +100,7 @@ def _refused(vllm_config: Any, model_config: Any) -> Iterator[Refused]:
         yield Refused(
             f"--sleep-preserve-parameter-names {' '.join(preserved)}",
             "after sleep mode vLLM would write these weights back, and weights are read-only",
-            "leave it out: weights that gpuwm holds do not sleep",
+            "leave it out: weights that gpuwm holds are the same after a sleep",
         )
     yield from shared.several_machines("--nnodes", getattr(parallel, "nnodes", 1))
     yield from _offloading(vllm_config)

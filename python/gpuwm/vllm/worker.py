@@ -14,8 +14,11 @@ weights are, which is enough for one engine on a GPU that has no other version.
   checkpoint's, another model's.
 - If several engines share the GPU, vLLM's profile reads what *this process's torch* has reserved,
   not what is free on the GPU: engines that start at once do not see each other grow.
-- If several engines share the GPU, sleeping reads the same, so another engine that grows meanwhile
-  does not fail vLLM's assertion. The log has what the engine really gave back.
+- A sleep parks weights that lie in gpuwm's memory (`gpuwm.vllm.sleep_mode`), with vLLM's default
+  backend and with `--sleep-mode-backend gpuwm`.
+- If several engines share the GPU, or weights are parked, vLLM's sleep reads the same figures, so
+  another engine that grows meanwhile does not fail vLLM's assertion.
+- If a sleep fails in any rank, all ranks are awake again. If a wake fails, all ranks sleep on.
 - An engine of a standby group ("standby" in --model-loader-extra-config) starts with addresses for
   its KV cache, and gets memory for them when it takes over: `gpuwm.vllm.cache`.
 
@@ -30,11 +33,10 @@ import functools
 import gc
 import inspect
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from vllm import device_allocator
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.v1.worker import utils as worker_utils
 
@@ -42,7 +44,7 @@ from .. import _connection, errors
 from .._c import devices
 from .._torch import registry
 from . import cache as kv_cache
-from . import memory, model_loader, refusals, releases, transfer
+from . import memory, model_loader, refusals, releases, sleep_mode, transfer
 from .answers import answering
 from .extension import Extension
 from .lifeline import Lifeline
@@ -107,6 +109,8 @@ class Worker(Lifeline, Extension, VllmWorker):
         if self.gpu_sharing.standby:
             kv_cache.check(self.vllm_config)
         refusals.check_plan(self.gpu_sharing)
+        if self.model_config.enable_sleep_mode:
+            sleep_mode.check()
         model_loader.leave_counting_to_the_worker()
         cache = self.cache_config
         asked = cache.gpu_memory_utilization
@@ -125,6 +129,10 @@ class Worker(Lifeline, Extension, VllmWorker):
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """Raises NoRoom if the versions and this engine do not fit."""
         super().load_model(load_dummy_weights=load_dummy_weights)
+        if self.model_config.enable_sleep_mode:
+            with self._parking():
+                # vLLM 0.33 makes its backend when it reads this attribute, which may be in discard.
+                getattr(self, "sleep_mode_backend", None)
         cache = self.cache_config
         if cache.kv_cache_memory_bytes:
             return
@@ -202,30 +210,106 @@ class Worker(Lifeline, Extension, VllmWorker):
 
     def execute_model(self, *arguments: Any, **named: Any) -> Any:
         """Raises Unsupported for a standby, which has no KV cache yet: a request came past its
-        gate."""
+        gate. Raises Busy for an engine that sleeps: nothing is mapped where it would read."""
         self._check_serves()
         return super().execute_model(*arguments, **named)
 
     def execute_dummy_batch(self) -> None:
-        """Raises Unsupported as execute_model does."""
+        """Raises Unsupported and Busy as execute_model does."""
         self._check_serves()
         super().execute_dummy_batch()
 
     def sleep(self, level: int = 1) -> None:
-        if self.gpu_sharing.engines == 1:
-            super().sleep(level)
+        """Raises Unsupported without --enable-sleep-mode, and the errors of
+        `sleep_mode.Backend.suspend`: the engine is awake then."""
+        self._told_by_the_last("sleep", lambda: self._sleep(level))
+
+    def wake_up(self, tags: list[str] | None = None) -> None:
+        """Raises the errors of `sleep_mode.Backend.resume`: the engine sleeps then, and the call
+        may be repeated."""
+        self._told_by_the_last("wake", lambda: self._wake_up(tags))
+
+    def _sleep(self, level: int) -> None:
+        self._check_sleeps()
+        failed: BaseException | None = None
+        try:
+            with self._sleeping_view():
+                super().sleep(level)
+        except BaseException as error:
+            failed = error
+        self._all_ranks("sleep", failed, lambda: super(Worker, self).wake_up())
+
+    def _wake_up(self, tags: list[str] | None) -> None:
+        failed: BaseException | None = None
+        try:
+            with self._parking():
+                super().wake_up(tags)
+        except BaseException as error:
+            failed = error
+        self._all_ranks("wake", failed, sleep_mode.sleep_on)
+        sleep_mode.stay_awake()
+
+    def _all_ranks(self, what: str, failed: BaseException | None, undo: Callable[[], None]) -> None:
+        """The end of a step of sleep mode, which vLLM does not undo: if it failed in a rank, all
+        ranks undo it, and all of them raise. With other weights vLLM's own way counts."""
+        models = model_loader.all_loaded()
+        if not models:
+            if failed is not None:
+                raise failed
             return
-        with self._own_view():
-            super().sleep(level)
-        # torch still counts the pool that sleeps as reserved, so vLLM's own line says 0 GiB.
-        if self.model_config.sleep_mode_backend == "cumem":
-            pool = device_allocator.get_mem_allocator_instance().get_current_usage()
-            log.info(
-                "gpuwm: this engine gave back the %s GiB of its sleeping pool, which vLLM's line "
-                "on sleep mode counts as in use, because %d engines share this GPU",
-                memory.gib(pool),
-                self.gpu_sharing.engines,
+        try:
+            sleep_mode.ranks_of(models).agree(what, failed)
+        except BaseException:
+            with self._parking():
+                undo()
+            raise
+
+    def _told_by_the_last(self, what: str, step: Callable[[], None]) -> None:
+        """The executor of vLLM 0.25 reads the answers of several ranks only up to the first error,
+        and takes the others for those of its next call. So only the last rank raises."""
+        parallel = self.parallel_config
+        # With other weights, the ranks do not agree: the others may have done it.
+        if not model_loader.all_loaded() or parallel.rank == parallel.world_size - 1:
+            step()
+            return
+        try:
+            step()
+        except Exception as error:
+            log.warning("gpuwm: the last rank tells that the engine could not %s: %s", what, error)
+
+    def _check_sleeps(self) -> None:
+        if self.gpu_sharing.standby:
+            raise errors.Unsupported(
+                "an engine of a standby group does not sleep: its KV cache is gpuwm's, and without "
+                "it the engine could not take over",
+                "end it instead: the others of its group go on",
             )
+        if not self.model_config.enable_sleep_mode:
+            raise errors.Unsupported(
+                "this engine's KV cache lies in no pool that could sleep",
+                "start it with --enable-sleep-mode",
+            )
+
+    @contextlib.contextmanager
+    def _sleeping_view(self) -> Iterator[None]:
+        parks = bool(model_loader.all_loaded())
+        several = self.gpu_sharing.engines > 1
+        with self._parking(), self._own_view() if parks or several else contextlib.nullcontext():
+            yield
+
+    @contextlib.contextmanager
+    def _parking(self) -> Iterator[None]:
+        """Inside, vLLM looks for gpuwm's backend. It does so at the first sleep. Outside it has the
+        name of its own, for which it looks when it captures CUDA graphs."""
+        config = self.vllm_config.model_config
+        if config.sleep_mode_backend != sleep_mode.VLLMS:
+            yield
+            return
+        config.sleep_mode_backend = sleep_mode.NAME
+        try:
+            yield
+        finally:
+            config.sleep_mode_backend = sleep_mode.VLLMS
 
     # ---- not of vLLM's Worker ----
 
@@ -250,6 +334,8 @@ class Worker(Lifeline, Extension, VllmWorker):
                 "a standby got a request: its KV cache has no memory before it takes over",
                 "start it with python -m gpuwm.vllm standby, whose gate lets no request pass",
             )
+        if sleep_mode.is_asleep():
+            raise errors.Busy("this engine sleeps, and got a step", "wake it up first")
 
     def gpu_device_id(self) -> str:
         """gpuwmd's name of this worker's GPU, which has the version that the model lies in."""
@@ -293,16 +379,18 @@ class Worker(Lifeline, Extension, VllmWorker):
 
     @contextlib.contextmanager
     def _own_view(self) -> Iterator[None]:
-        """Inside, torch tells vLLM that everything which this process's torch has not reserved is
-        free on this worker's GPU, whatever other processes do."""
+        """Inside, torch tells vLLM that everything which this process's torch has not reserved, or
+        which sleeps, is free on this worker's GPU, whatever other processes do."""
         real = torch.accelerator.get_memory_info
         own = torch.device(self.device)
+        pools = self.model_config.enable_sleep_mode
 
         def info(device: Any = None, /) -> tuple[int, int]:
             found = real() if device is None else real(device)
             if device is not None and torch.device(device) != own:
                 return found
-            return found[1] - torch.accelerator.memory_reserved(own), found[1]
+            asleep = sleep_mode.asleep_bytes() if pools else 0
+            return found[1] - torch.accelerator.memory_reserved(own) + asleep, found[1]
 
         torch.accelerator.get_memory_info = info
         try:
