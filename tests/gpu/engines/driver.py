@@ -22,6 +22,7 @@ from typing import Any
 import failures
 import kv
 import kv_faults
+import parking
 import parts
 import ranks
 import running
@@ -37,6 +38,8 @@ from service import Service
 
 PARTS: dict[str, tuple[Any, int, str]] = {
     **parts.PARTS,
+    "park": (parking.park, 570, "engines that sleep in turn, compiled, with graphs"),
+    "park-small": (parking.park_small, 300, "engines that sleep in turn, eager"),
     "kill": (failures.kill, 200, "gpuwmd and builders killed"),
     "swap": (swapping.swap, 420, "an engine that serves is switched"),
     "swap-http": (swapping.swap_http, 560, "vllm serve is switched over HTTP"),
@@ -98,6 +101,7 @@ def arguments() -> argparse.Namespace:
         metavar="TOKENS",
         help="the shortest answers of the streams that `swap` switches",
     )
+    parser.add_argument("--turns", type=int, default=20, help="how many each engine of `park` has")
     parser.add_argument("--publishes", type=int, default=10, help="how many `trainer` makes")
     parser.add_argument(
         "--training", default=str(HERE / "trainer.py"), help="what stands in for trainer.py"
@@ -214,6 +218,7 @@ def main() -> None:
         switches=(keep, finish),
         publishes=options.publishes,
         answers=options.answers,
+        turns=options.turns,
         spares=spares,
         attention=attention,
         llm=llm,

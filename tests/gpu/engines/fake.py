@@ -3,7 +3,7 @@ events and log lines. What it "loads" is a few KiB on host memory, which it shar
 load format gpuwm does.
 
 $FAKE_FAULT makes it go wrong: "answers" (those of gpuwm's engines differ in one bit), "slow" (it
-never answers), "dies" (before it answers)."""
+never answers), "dies" (before it answers), "torn" (a wake brings other weights)."""
 
 from __future__ import annotations
 
@@ -172,6 +172,15 @@ def switch(ref: str) -> None:
     tell("switched", moved=moved, version=ref, seconds={"exchange": 0.01})
 
 
+def sleep(word: str) -> None:
+    """As vLLM's sleep mode with parked weights."""
+    for mapping in MAPPINGS:
+        if word == "sleep":
+            mapping.park()
+        else:
+            mapping.unpark(CLAIM_S)
+
+
 def half(held: Any) -> int:
     """Which half of the vocabulary the tokens are of: fake_serving.py does the same."""
     second = made({"model": "half-2", "load_format": "gpuwm"})
@@ -212,6 +221,10 @@ def main() -> None:
             tell("updated", seconds=seconds, memory={}, **{"peak bytes": len(held)})
         else:
             word = line.split()[0]
+            if word in ("sleep", "wake"):
+                sleep(word)
+                fault = os.environ.get("FAKE_FAULT") == "torn" and word == "wake"
+                held = held if not fault else made({"model": "another"})
             tell(word, seconds={word: 0.01}, memory={})
 
 

@@ -65,6 +65,7 @@ class Run:
     switches: tuple[int, int] = (50, 20)
     publishes: int = 10
     answers: int = 224
+    turns: int = 20
     spares: Spares | None = None
     attention: str = ""
     llm: dict[str, Any] = field(default_factory=dict)

@@ -20,12 +20,13 @@ RETIRE_S = 20
 
 class Service:
     """Started by the constructor. Its folder has the socket and the log; checkpoints lie below
-    `roots`. GPUWM_SOCKET names its socket from then on, for engines too."""
+    `roots`. more: options of gpuwmd. From then on GPUWM_SOCKET names its socket, for engines
+    too."""
 
     def __init__(
-        self, programs: pathlib.Path, folder: pathlib.Path, roots: list[pathlib.Path]
+        self, programs: pathlib.Path, folder: pathlib.Path, roots: list[pathlib.Path], *more: str
     ) -> None:
-        self._programs, self.log = programs, folder / "gpuwmd.log"
+        self.programs, self.log = programs, folder / "gpuwmd.log"
         folder.mkdir(parents=True, exist_ok=True)
         os.environ["GPUWM_SOCKET"] = str(folder / "gpuwm.sock")
         words = [
@@ -43,6 +44,7 @@ class Service:
         ]
         for root in roots:
             words += ["--root", str(root)]
+        words += more
         self._keeper = subprocess.Popen(words, stderr=self.log.open("ab"), start_new_session=True)
         self.wait_until_ready()
 
@@ -57,7 +59,7 @@ class Service:
             time.sleep(0.02)
 
     def ctl(self, *words: str, timeout: float = LOAD_S) -> subprocess.CompletedProcess[str]:
-        command = [str(self._programs / "gpuwmctl"), "-o", "json", *words]
+        command = [str(self.programs / "gpuwmctl"), "-o", "json", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
     def status(self) -> dict[str, Any] | None:

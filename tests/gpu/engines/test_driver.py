@@ -358,6 +358,28 @@ def test_a_faulty_switch_fails_the_part(
     assert [word for word in words if word not in text] == []
 
 
+# ---- sleep mode ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["park", "park-small"])
+def test_engines_sleep_in_turn(part: str, tmp_path: pathlib.Path) -> None:
+    status, text, lines = driver(tmp_path, part, "--turns", "2")
+    assert status == 0, text
+    ways: dict[Any, Any] = {line["way"]: line for line in lines if line["kind"] == "park"}
+    assert list(ways) == ["vLLM", "tight", "wide"]
+    assert sum(line["kind"] == "turn" for line in lines) == 12
+    assert "wake, weights still there" not in ways["vLLM"]["seconds"]
+    assert len(ways["tight"]["seconds"]["wake, weights from host"]) == 4
+    assert sum("awake again" in str(line.get("what")) for line in lines) == 6
+    assert not survivors(tmp_path)
+
+
+def test_other_weights_after_a_wake_fail_the_part(tmp_path: pathlib.Path) -> None:
+    status, text, _ = driver(tmp_path, "park-small", "--turns", "1", FAKE_FAULT="torn")
+    assert status == 1
+    assert "FAILED tight-1, awake again" in text.replace("park-small-", "")
+
+
 # ---- a trainer ----------------------------------------------------------------------------------
 
 
