@@ -20,6 +20,8 @@ class Worker(WorkerBase):  # type: ignore[misc]
 
     version = 1
     ending = False
+    asleep = False
+    refuses = 0  # how many sleeps and wakes it refuses
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
@@ -72,6 +74,24 @@ class Worker(WorkerBase):  # type: ignore[misc]
     def shutdown(self) -> None:
         pass
 
+    def sleep(self, level: int = 1) -> None:
+        self._refuse()
+        self.asleep = True
+
+    def wake_up(self, tags: Any = None) -> None:
+        self._refuse()
+        self.asleep = False
+
+    def _refuse(self) -> None:
+        if self.refuses:
+            self.refuses -= 1
+            raise RuntimeError("as the test wants it")
+
+    # ---- what an operator calls ----
+
+    def gpuwm_asleep(self) -> dict[str, Any]:
+        return {"rank": 0, "asleep": self.asleep}
+
     # ---- what a switch calls ----
 
     def gpuwm_prepare(self, *_: str) -> dict[str, Any]:
@@ -94,6 +114,9 @@ class Worker(WorkerBase):  # type: ignore[misc]
         self.ending = False
         self.emptied.clear()
         return self.version
+
+    def refuse(self) -> None:
+        self.refuses += 1
 
     def end_requests(self) -> None:
         """Every step ends all its requests, until the rank moves to the other version."""

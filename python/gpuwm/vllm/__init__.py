@@ -6,7 +6,7 @@ and which options it has. vLLM before 0.32 does not count weights outside of its
 release knows of other engines on its GPU: `gpuwm.vllm.Worker` (`--worker-cls gpuwm.vllm.Worker`)
 gives them the right memory figures. `gpuwm.vllm.releases` has what differs between releases.
 `switch` moves a running engine to other weights; its ranks need `gpuwm.vllm.Extension`. `publisher`
-makes such weights of a trainer's tensors.
+makes such weights of a trainer's tensors. `Control` lets an operator park and wake a server.
 
 Importing this package imports neither vLLM nor torch.
 """
@@ -20,6 +20,7 @@ from .. import _installation  # noqa: F401 (it raises where another project's gp
 
 if TYPE_CHECKING:
     from ._switch import StillPaused, Switched, switch, switch_async
+    from .controlled import Control
     from .extension import Extension
     from .trainer import Published, Publisher, publisher
     from .worker import Worker
@@ -92,6 +93,7 @@ def _register_sleep() -> None:
 
 # Names that are imported when they are first used, and their modules.
 _LAZY = {
+    "Control": "controlled",
     "Extension": "extension",
     "Published": "trainer",
     "Publisher": "trainer",
@@ -118,6 +120,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "FORMAT",
+    "Control",
     "Extension",
     "Published",
     "Publisher",

@@ -76,11 +76,11 @@ class Gate:
             return
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path == REPORT and kind == "http":
-            await _answer(send, 200, self._report())
+            await respond(send, 200, self._report())
         elif self._is_open or path in PASSING:
             await self._app(scope, receive, send)
         elif kind == "http":
-            await _answer(send, 503, {"state": self._state})
+            await respond(send, 503, {"state": self._state})
         else:
             await receive()  # the first message: a client wants to connect
             await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
@@ -178,8 +178,8 @@ def _cores(client: Any) -> list[processes.Process]:
 
 async def _below(server: processes.Process, client: Any) -> list[processes.Process]:
     """The processes of the engine below its API server. From now on they end with it."""
-    found = processes.of_ranks(server, await _ask(client, "gpuwm_process"))
-    await _ask(client, "gpuwm_end_with", str(server.pid), str(server.started))
+    found = processes.of_ranks(server, await ask_ranks(client, "gpuwm_process"))
+    await ask_ranks(client, "gpuwm_end_with", str(server.pid), str(server.started))
     # If a fork server starts the engine core, the core is not a parent of the ranks.
     numbers = {process.pid for process in found}
     return [*(core for core in _cores(client) if core.pid not in numbers), *found]
@@ -188,10 +188,10 @@ async def _below(server: processes.Process, client: Any) -> list[processes.Proce
 async def _occupy(client: Any) -> list[Answer]:
     """Gives the ranks' KV caches their memory. If a rank hangs, this ends soon, so that another
     standby gets the lock."""
-    return await _ask(client, "gpuwm_occupy", str(OCCUPY_S), seconds=OCCUPY_S + ANSWERED_S)
+    return await ask_ranks(client, "gpuwm_occupy", str(OCCUPY_S), seconds=OCCUPY_S + ANSWERED_S)
 
 
-async def _ask(
+async def ask_ranks(
     client: Any, method: str, *arguments: str, seconds: float | None = None
 ) -> list[Answer]:
     """The answers of all ranks, if none failed. seconds: ANSWER_S."""
@@ -244,7 +244,7 @@ async def _in_thread(call: Callable[[], None]) -> None:
     await done
 
 
-async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
+async def respond(send: Send, status: int, content: dict[str, Any]) -> None:
     body = json.dumps(content).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status != 200:

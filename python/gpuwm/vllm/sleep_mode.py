@@ -197,7 +197,7 @@ class _Sleep:
 
     def __init__(self, mappings: list[Attached]) -> None:
         self._mappings = mappings
-        self._awake = [at for at, entry in _entries().items() if not entry.is_asleep]
+        self._awake: list[int] = [at for at, entry in _entries().items() if not entry.is_asleep]
         self.moved: list[Attached] = []
 
     def park(self) -> None:
@@ -221,10 +221,10 @@ class _Wake:
     memory is under way."""
 
     def __init__(self, mappings: list[Attached]) -> None:
-        self.moved = [mapping for mapping in mappings if mapping.parked]
+        self.moved: list[Attached] = [mapping for mapping in mappings if mapping.parked]
         self.coming: list[Attached] = []
         # The copies of pools on host are needed once more if the wake fails.
-        self._asleep = {
+        self._asleep: dict[int, Any] = {
             at: entry.cpu_backup_tensor for at, entry in _entries().items() if entry.is_asleep
         }
 

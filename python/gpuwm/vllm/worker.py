@@ -328,6 +328,11 @@ class Worker(Lifeline, Extension, VllmWorker):
         self.gpu_stands_by = False
         return answer
 
+    @answering
+    def gpuwm_asleep(self) -> dict[str, Any]:
+        """Returns `asleep`: whether this rank's memory sleeps, or a part of it."""
+        return {"asleep": sleep_mode.is_asleep()}
+
     def _check_serves(self) -> None:
         if self.gpu_stands_by:
             raise errors.Unsupported(
