@@ -69,7 +69,8 @@ def figures(name: str) -> dict[str, int]:
     """How many blocks are in each state."""
     with connected() as (lib, client):
         region, found = ctypes.c_void_p(), (ctypes.c_uint32 * len(FIGURES))()
-        called(lib, "gpuwm_region_open", client, name.encode(), LOOK, ctypes.byref(region))
+        no_wait = ctypes.c_int64(0)
+        called(lib, "gpuwm_region_open", client, name.encode(), LOOK, no_wait, ctypes.byref(region))
         try:
             called(lib, "gpuwm_blocks_figures", region, ctypes.byref(found))
         finally:
