@@ -69,7 +69,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         "synchronize": lambda: None,
     }.items():
         monkeypatch.setattr(torch.accelerator, name, function)
-    pools = types.SimpleNamespace(pointer_to_data={0: made.pool})
+    pools = types.SimpleNamespace(pointer_to_data={0: made.pool}, sleep=lambda offload_tags: None)
     monkeypatch.setattr(device_allocator, "get_mem_allocator_instance", lambda: pools)
     return made
 
@@ -354,6 +354,21 @@ def test_what_sleeps_counts_as_given_back(
     worker._sleep_mode_backend = Backend()
     worker.sleep(1)
     assert said == ["Sleep mode freed 7.0 GiB memory, 2.0 GiB memory is still in use."]
+
+
+def test_an_engine_does_not_sleep_with_the_one_before_it_in_its_process(
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.v1.worker import gpu_worker
+
+    from gpuwm.vllm import sleep_mode
+
+    monkeypatch.setattr(gpu_worker.Worker, "execute_model", lambda self, step: step)
+    worker = start("a")
+    sleep_mode.Backend().suspend()
+    with pytest.raises(gpuwm.Busy, match="this engine sleeps"):
+        worker.execute_model(7)
+    assert start("b").execute_model(7) == 7
 
 
 def test_another_process_can_fail_the_sleep_of_an_engine_alone(gpu: Gpu, start: Start) -> None:

@@ -324,6 +324,11 @@ def is_asleep() -> bool:
     return Backend.made is not None and Backend.made.state() != RUNNING
 
 
+def forget() -> None:
+    """Forgets the backend of an engine that this process had before."""
+    Backend.made = None
+
+
 def sleep_on() -> None:
     """Takes the last wake back, after vLLM has failed to go on from it. It raises the errors of
     Mapping.park."""

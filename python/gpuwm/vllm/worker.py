@@ -109,6 +109,7 @@ class Worker(Lifeline, Extension, VllmWorker):
         if self.gpu_sharing.standby:
             kv_cache.check(self.vllm_config)
         refusals.check_plan(self.gpu_sharing)
+        sleep_mode.forget()
         if self.model_config.enable_sleep_mode:
             sleep_mode.check()
         model_loader.leave_counting_to_the_worker()
