@@ -25,7 +25,7 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
-    with running(keeper=True) as started:
+    with running("--budget", "host=100G", keeper=True) as started:
         yield started
 
 
@@ -63,6 +63,38 @@ def test_a_sleep_parks_and_a_wake_has_every_bit_again(
         assert call(engine, "wake_up") == ""
         assert state(engine) == AWAKE
         assert engine.ask("describe") == before
+
+
+def rooms(daemon: Daemon, ref: str) -> list[int]:
+    """What gpuwmd counts for the leases on a version, besides the version."""
+    leases = [lease for each in daemon.admin.clients() for lease in each["leases"]]
+    return [each.get("room", 0) for each in leases if f"{each['model']}@{each['tag']}" == ref]
+
+
+def test_pools_are_room_while_the_engine_is_awake(daemon: Daemon, start: Start) -> None:
+    engine = started(start, "room@v1")
+    assert call(engine, "sleep") == ""
+    assert rooms(daemon, "room@v1") == [0]
+    assert call(engine, "wake_up") == ""
+    assert rooms(daemon, "room@v1") == [40 * GIB + 64]
+    assert call(engine, "sleep") == ""
+    others = [started(start, f"other{number}@v1") for number in (1, 2)]
+    for other in others:
+        assert call(other, "sleep") == ""
+    assert [call(each, "wake_up") for each in (engine, others[0])] == ["", ""]
+    others[1].tell("sleep_mode", "wake_up")  # waits in turn
+    assert call(engine, "sleep") == ""
+    assert others[1].answer() == ""
+    assert state(others[1]) == AWAKE
+
+
+def test_room_that_gpuwmd_does_not_have_is_told(daemon: Daemon, start: Start) -> None:
+    with running("--budget", "host=10G"):
+        engine = started(start, "large@v1")
+        assert call(engine, "sleep") == ""
+        assert "gpuwmd does not count the 40.00 GiB" in engine.text()
+        assert call(engine, "wake_up") == ""
+        assert state(engine) == AWAKE
 
 
 def test_tags_wake_one_after_the_other(daemon: Daemon, start: Start) -> None:

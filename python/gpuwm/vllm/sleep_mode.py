@@ -9,6 +9,8 @@ addresses and its lease. Its memory may leave the GPU as soon as somebody else n
 levels 1 and 2 are the same. If no model lies in gpuwm's memory ("fallback" is in
 effect), everything sleeps as vLLM's own backend lets it sleep.
 
+- gpuwmd counts the pools as room of the lease while the engine is awake, if its budget of the GPU
+  has so much. Then a wake gets the weights and the memory for the pools together, or neither.
 - A sleep that fails is undone: the engine is awake as before, and what its KV cache held is gone.
 - A wake that fails is undone too: the engine sleeps, and the wake may be repeated.
 - If a rank fails, all ranks go back.
@@ -28,7 +30,7 @@ from .. import errors
 from .._mapping import Mapping as Attached
 from ..engines.clock import Clock
 from ..engines.ranks import Ranks
-from . import model_loader, moves, releases
+from . import memory, model_loader, moves, releases
 
 if TYPE_CHECKING:
     from ._bases import CuMemBackend
@@ -104,6 +106,7 @@ class Backend(CuMemBackend):
         def sleep() -> None:
             for model in models:
                 moves.make_way(model)
+            _count_room(step.mappings)
             if any(not entry.is_asleep for entry in _entries().values()):
                 # vLLM's level 2 drops adapters, and they would not come back with the weights.
                 _named("sleep", lambda: super(Backend, self).suspend(1))
@@ -120,10 +123,12 @@ class Backend(CuMemBackend):
         _say("asleep", step.moved, clock)
 
     def resume(self, tags: list[str] | None = None) -> None:
-        """Asks for the weights, maps vLLM's pools while they come, then waits for them. Raises the
-        errors of Mapping.unpark (TimedOut after WAKE_S, NoRoom, NotFound, Damaged, Lost), and
-        errors.Error for errors of vLLM's pools. The engine sleeps as before then, and the call may
-        be repeated."""
+        """Asks for the weights, maps vLLM's pools while they come, then waits for them. If other
+        engines are awake there, it waits in turn until they park.
+
+        Raises the errors of Mapping.unpark (TimedOut after WAKE_S, NoRoom, NotFound, Damaged,
+        Lost), and errors.Error for errors of vLLM's pools. The engine sleeps as before then, and
+        the call may be repeated."""
         models = model_loader.all_loaded()
         if not models:
             super().resume(tags)
@@ -133,7 +138,8 @@ class Backend(CuMemBackend):
         self.waking = step
 
         def wake() -> None:
-            step.begin()
+            if not step.begin():
+                step.wait()  # in turn: other engines are awake there, and have the memory
             clock.lap("begin")
             try:
                 self._wake_pools(tags)
@@ -196,12 +202,12 @@ class _Sleep:
     """Parks mappings, and takes that back. moved: those that it parked."""
 
     def __init__(self, mappings: list[Attached]) -> None:
-        self._mappings = mappings
+        self.mappings = mappings
         self._awake: list[int] = [at for at, entry in _entries().items() if not entry.is_asleep]
         self.moved: list[Attached] = []
 
     def park(self) -> None:
-        for mapping in self._mappings:
+        for mapping in self.mappings:
             if not mapping.parked:
                 mapping.park()
                 self.moved.append(mapping)
@@ -228,12 +234,18 @@ class _Wake:
             at: entry.cpu_backup_tensor for at, entry in _entries().items() if entry.is_asleep
         }
 
-    def begin(self) -> None:
+    def begin(self) -> bool:
+        """Whether the weights are there, or are coming. Else they have to wait for others."""
+        free = True
         for mapping in self.moved:
             try:
                 mapping.unpark(0)
             except errors.TimedOut:
                 self.coming.append(mapping)
+            except errors.NoRoom:
+                self.coming.append(mapping)
+                free = False
+        return free
 
     def wait(self) -> None:
         while self.coming:
@@ -299,6 +311,25 @@ def _named(what: str, call: Callable[[], None]) -> None:
             f"vLLM's memory pools could not {what}: {type(error).__name__}: {error}",
             "the engine's log and gpuwmctl ps say who has the memory",
         ) from error
+
+
+def _count_room(mappings: list[Attached]) -> None:
+    """Tells gpuwmd how much the pools take that are going to sleep. From then on a wake gets its
+    version and that much room together, or neither. If gpuwmd can't count it, the log says why, and
+    a wake gets only its version."""
+    room = sum(int(entry.handle[1]) for entry in _entries().values() if not entry.is_asleep)
+    first = mappings[0]
+    if first.parked or first.room == room:
+        return
+    try:
+        first.unpark(room=room)
+    except errors.Error as error:
+        log.warning(
+            "gpuwm: gpuwmd does not count the %s GiB that this engine takes besides its weights. "
+            "So a wake may find that another process has the memory. %s",
+            memory.gib(room),
+            error,
+        )
 
 
 # ---- models -------------------------------------------------------------------------------------
