@@ -73,6 +73,7 @@ def test_each_version_that_is_there_counts_with_its_parts_on_the_gpu() -> None:
     }
     assert memory.held(listing, "GPU-1") == {"a": 2, "b": 12}
     assert memory.held(listing, "host") == {}
+    assert memory.held(listing, "GPU-1", {"a"}) == {"b": 12}
 
 
 # ---- what is free at the start ----
@@ -153,3 +154,19 @@ def test_a_number_of_engines_that_can_not_be_is_named(value: Any) -> None:
 def test_an_overhead_that_can_not_be_is_named(value: Any) -> None:
     with pytest.raises(gpuwm.Invalid, match='"engine_overhead_gib" .* is .*0 to 64'):
         memory.sharing({"engine_overhead_gib": value})
+
+
+def test_a_version_leaves_if_all_its_leases_are_parked() -> None:
+    rows = [("all", 2), ("one", 2), ("nobody", 0), ("others", 1)]
+    listing = {"versions": [{"version": name, "leases": leases} for name, leases in rows]}
+    leases: list[dict[str, Any]] = [
+        {"version": "all", "parked": True},
+        {"version": "one", "parked": True},
+        {"version": "one"},
+    ]
+    clients: list[dict[str, Any]] = [
+        {"leases": leases},
+        {"leases": [{"version": "all", "parked": True}]},
+        {"leases": []},
+    ]
+    assert memory.parked(listing, clients) == {"all"}

@@ -153,6 +153,11 @@ class Worker(Extension):
     def be_a_standby(self) -> None:
         self._sleeper.gpu_sharing = memory.Sharing(standby=True)
 
+    def version_bytes(self) -> int:
+        """What gpuwm holds for an engine with sleep mode, in its figures."""
+        found: int = self._sleeper.version_bytes([self._model])
+        return found
+
     def fail_after_wake(self, times: int) -> None:
         """vLLM fails so many times after the memory of a wake is there."""
         left = times

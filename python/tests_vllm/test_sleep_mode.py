@@ -97,6 +97,19 @@ def test_room_that_gpuwmd_does_not_have_is_told(daemon: Daemon, start: Start) ->
         assert state(engine) == AWAKE
 
 
+def test_versions_that_only_sleeping_engines_hold_do_not_count(start: Start) -> None:
+    with running() as daemon:
+        one, other = (started(start, f"counts{number}@v1") for number in (1, 2))
+        both = one.ask("version_bytes")
+        assert call(other, "sleep") == ""
+        assert one.ask("version_bytes") == both / 2
+        third = started(start, "counts2@v1")
+        assert one.ask("version_bytes") == both
+        third.kill()
+        eventually(lambda: daemon.leases("counts2@v1") == 1)
+        assert one.ask("version_bytes") == both / 2
+
+
 def test_tags_wake_one_after_the_other(daemon: Daemon, start: Start) -> None:
     engine = started(start, "tags@v1")
     assert call(engine, "sleep") == ""

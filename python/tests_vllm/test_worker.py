@@ -34,6 +34,7 @@ class Gpu:
         self.here = ""
         self.other = 0  # versions, and whatever is no engine's
         self.listed: dict[str, int] = {}  # the versions that gpuwmd tells of
+        self.leaving: dict[str, int] = {}  # those of them that leave for an engine
         self.context: dict[str, int] = {}
         self.reserved: dict[str, int] = {}
         self.peak: dict[str, int] = {}
@@ -137,7 +138,8 @@ def start(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Start:
     ) -> Any:
         found = object.__new__(module.Worker)
         gpu.listed = {"0": versions} if versions else {}
-        monkeypatch.setattr(module, "held_on", lambda device, extra: dict(gpu.listed))
+        held = module.Held(gpu.listed, gpu.leaving)
+        monkeypatch.setattr(module, "held_on", lambda *_: held)
         loader = types.SimpleNamespace(get_external_weight_memory=lambda config: versions)
         monkeypatch.setattr(module, "get_model_loader", lambda config: loader)
         found.device = torch.device("cuda:0")
@@ -314,6 +316,26 @@ def test_a_gpu_that_fills_meanwhile_is_named(gpu: Gpu, start: Start, load: Any) 
     load("a", worker, VERSION)
     with pytest.raises(gpuwm.NoRoom, match="another process has filled it meanwhile"):
         worker.determine_available_memory()
+
+
+def test_versions_of_engines_that_sleep_make_room(
+    gpu: Gpu, start: Start, load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpuwm.vllm import sleep_mode
+
+    asked: list[int] = []
+
+    def take_room(room: int) -> None:
+        asked.append(room)
+        gpu.other = VERSION  # the other version has left
+
+    monkeypatch.setattr(sleep_mode, "take_room", take_room)
+    gpu.other = VERSION + 40 * GIB
+    gpu.leaving["asleep"] = 40 * GIB
+    worker = start("a", VERSION)
+    load("a", worker, VERSION)
+    assert worker.determine_available_memory() == share_of(1, VERSION)
+    assert asked == [share_of(1, VERSION)]
 
 
 def test_a_cache_whose_size_the_user_chose_is_left_alone(gpu: Gpu, start: Start, load: Any) -> None:
@@ -585,12 +607,13 @@ def test_what_gpuwm_holds_is_asked_of_gpuwmd(
 
     arrays = {"w": torch.zeros(1 << 20)}
     version = gpuwm.publish(arrays, "held@v1", bind=False)
-    found = module.held_on(torch.device("cpu"), {})
+    found = module.held_on(torch.device("cpu"), {}, sleeps=True).staying
     assert found[version.id] >= 4 << 20
     monkeypatch.setenv("GPUWM_SOCKET", "/nowhere")
     with pytest.raises(gpuwm.Unreachable):
-        module.held_on(torch.device("cpu"), {})
-    assert module.held_on(torch.device("cpu"), {"fallback": "auto"}) == {}
+        module.held_on(torch.device("cpu"), {}, sleeps=False)
+    nothing = module.held_on(torch.device("cpu"), {"fallback": "auto"}, sleeps=False)
+    assert nothing == ({}, {})
 
 
 def test_the_package_gives_the_worker_to_vllm() -> None:

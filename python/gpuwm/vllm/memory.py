@@ -4,7 +4,8 @@ vLLM's `gpu_memory_utilization` is the part of a GPU that engines may fill. Two 
 from vLLM's own:
 
 - A version counts once, whoever made it and whoever uses it: all that gpuwm holds on the GPU is
-  subtracted from what may be filled, and the rest is for engines.
+  subtracted from what may be filled, and the rest is for engines. For an engine with sleep mode,
+  versions do not count that only engines hold which sleep.
 - If several engines share the GPU, each gets an equal share of the rest. The share does not depend
   on what is in use at the moment, so it is the same for engines that start at once and for engines
   that start one after the other. If one engine serves while the others stand by, each gets all of
@@ -16,7 +17,8 @@ All figures are in bytes unless they say GiB. This module imports neither vLLM n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from .. import errors
@@ -85,17 +87,31 @@ def requested(total: int, utilization: float) -> int:
     return math.ceil(total * utilization)
 
 
-def held(listing: Mapping[str, Any], device: str) -> dict[str, int]:
+def held(listing: Mapping[str, Any], device: str, leaving: Collection[str] = ()) -> dict[str, int]:
     """The bytes on a device of each version there that is ready or retiring, by its id. listing:
     the result of gpuwm.Client.list. A version that is being made counts when it is ready: the
-    engine that makes it learns its size then."""
+    engine that makes it learns its size then. leaving: versions that do not count, as `parked`
+    tells them."""
     found: dict[str, int] = {}
     for version in listing["versions"]:
-        if version["state"] in ("ready", "retiring"):
+        if version["state"] in ("ready", "retiring") and version["version"] not in leaving:
             there = sum(part["bytes"] for part in version["parts"] if part["device"] == device)
             if there:
                 found[version["version"]] = there
     return found
+
+
+def parked(listing: Mapping[str, Any], clients: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The versions that only engines hold which sleep: they leave a device when their room is
+    needed. clients: of this user, as gpuwmd tells them; other users' leases count as awake."""
+    asleep = Counter(
+        lease["version"] for each in clients for lease in each["leases"] if lease.get("parked")
+    )
+    return {
+        version["version"]
+        for version in listing["versions"]
+        if 0 < version["leases"] <= asleep[version["version"]]
+    }
 
 
 def budget(total: int, utilization: float, versions: int, how: Sharing) -> int:

@@ -106,7 +106,7 @@ class Backend(CuMemBackend):
         def sleep() -> None:
             for model in models:
                 moves.make_way(model)
-            _count_room(step.mappings)
+            _count_room(step.mappings, _awake_bytes())
             if any(not entry.is_asleep for entry in _entries().values()):
                 # vLLM's level 2 drops adapters, and they would not come back with the weights.
                 _named("sleep", lambda: super(Backend, self).suspend(1))
@@ -292,6 +292,10 @@ def asleep_bytes() -> int:
     return sum(int(entry.handle[1]) for entry in _entries().values() if entry.is_asleep)
 
 
+def _awake_bytes() -> int:
+    return sum(int(entry.handle[1]) for entry in _entries().values() if not entry.is_asleep)
+
+
 def _map_again(at: int, entry: Any) -> None:
     """Does what vLLM's allocator does with each entry that wakes."""
     cumem = _cumem()
@@ -313,16 +317,22 @@ def _named(what: str, call: Callable[[], None]) -> None:
         ) from error
 
 
-def _count_room(mappings: list[Attached]) -> None:
-    """Tells gpuwmd how much the pools take that are going to sleep. From then on a wake gets its
-    version and that much room together, or neither. If gpuwmd can't count it, the log says why, and
-    a wake gets only its version."""
-    room = sum(int(entry.handle[1]) for entry in _entries().values() if not entry.is_asleep)
+def take_room(room: int) -> None:
+    """Tells gpuwmd how much the models of this process are going to take besides their weights.
+    While other engines are awake there, it waits in turn."""
+    mappings = _mappings(model_loader.all_loaded())
+    if mappings:
+        _count_room(mappings, room, WAKE_S)
+
+
+def _count_room(mappings: list[Attached], room: int, wait: float | None = None) -> None:
+    """From now on a wake gets its version and that much room together, or neither. If gpuwmd can't
+    count it, the log says why, and a wake gets only its version."""
     first = mappings[0]
     if first.parked or first.room == room:
         return
     try:
-        first.unpark(room=room)
+        first.unpark(wait, room=room)
     except errors.Error as error:
         log.warning(
             "gpuwm: gpuwmd does not count the %s GiB that this engine takes besides its weights. "

@@ -34,7 +34,7 @@ import gc
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from vllm.model_executor.model_loader import get_model_loader
@@ -76,19 +76,33 @@ def check_vllm() -> None:
 check_vllm()
 
 
-def held_on(device: torch.device, extra_config: dict[str, Any]) -> dict[str, int]:
-    """The bytes of each version that gpuwm holds on a GPU, by its id: see `memory.held`. Raises
-    Unreachable if there is no gpuwmd. With "fallback" in the loader's configuration that counts as
-    no versions."""
+class Held(NamedTuple):
+    """What gpuwm holds on a GPU: the bytes of each version by its id, and of those that leave when
+    their room is needed."""
+
+    staying: dict[str, int]
+    leaving: dict[str, int]
+
+
+def held_on(device: torch.device, extra_config: dict[str, Any], sleeps: bool) -> Held:
+    """What gpuwm holds on a GPU, see `memory.held`. sleeps: versions leave for this engine that
+    only engines hold which sleep. Raises Unreachable if there is no gpuwmd. With "fallback" in the
+    loader's configuration that counts as no versions."""
     try:
         client = _connection.connect(extra_config.get("socket"), name="vllm")
         with client:
             name = devices.resolve(str(device), client) or devices.HOST
-            return memory.held(client.list(), name)
+            listing = client.list()
+            asleep = memory.parked(listing, client._query("own_clients")["clients"])
+            everything = memory.held(listing, name)
+            staying = memory.held(listing, name, asleep if sleeps else ())
+            return Held(
+                staying, {each: everything[each] for each in everything.keys() - staying.keys()}
+            )
     except errors.Error:
         if extra_config.get("fallback") is None:
             raise
-        return {}
+        return Held({}, {})
 
 
 class Worker(Lifeline, Extension, VllmWorker):
@@ -163,6 +177,8 @@ class Worker(Lifeline, Extension, VllmWorker):
                 own = torch.accelerator.memory_reserved(self.device)
                 self.init_snapshot.free_memory += own
             found = int(super().determine_available_memory())
+        if self.model_config.enable_sleep_mode:
+            sleep_mode.take_room(found)  # versions leave that only engines hold which sleep
         if not self.gpu_sharing.standby:
             memory.check_cache(torch.accelerator.get_memory_info(self.device)[0], found)
         return found
@@ -360,17 +376,23 @@ class Worker(Lifeline, Extension, VllmWorker):
             return  # the engine that serves has the memory that this one will get
         free, total = torch.accelerator.get_memory_info(self.device)
         utilization = cache.gpu_memory_utilization
-        memory.check_free(free, total, utilization, self.version_bytes(), self.gpu_sharing)
+        held = self._held()
+        free += sum(held.leaving.values())
+        versions = sum(held.staying.values())
+        memory.check_free(free, total, utilization, versions, self.gpu_sharing)
 
     def version_bytes(self, models: Iterable[torch.nn.Module] = ()) -> int:
-        """The bytes of all versions on this worker's GPU: those that gpuwmd lists, and those in
-        which these models lie, each once. Raises what `held_on` raises."""
-        found = held_on(self.device, self._extra_config())
+        """The bytes of all versions that stay on this worker's GPU: those that gpuwmd lists, and
+        those in which these models lie, each once. Raises what `held_on` raises."""
+        found = dict(self._held().staying)
         for model in models:
             for handle in registry.handles_of(model):
                 version = handle.version
                 found.setdefault(bytes(version.id).decode(), version.bytes)
         return sum(found.values())
+
+    def _held(self) -> Held:
+        return held_on(self.device, self._extra_config(), self.model_config.enable_sleep_mode)
 
     def _models(self) -> list[torch.nn.Module]:
         """The target and, with either of vLLM's model runners, the draft."""
