@@ -1,6 +1,6 @@
 """The parts `park` and `park-small`: two engines take turns on one GPU by vLLM's sleep mode, first
-with vLLM's own load, then with weights that are parked. gpuwmd may hold one version of the two on
-the GPU at first, and both later."""
+with vLLM's own load, then with weights that are parked. gpuwmd's budget has room for one engine
+that is awake at first, and then for the other's version besides."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from running import START_S, Run
 from service import Service
 
 COMPARED_EVERY = 5  # turns, after which all batches are compared: they take a second
-UTILIZATION = 0.85  # of the GPU for one engine; the other one sleeps
+# Of the GPU for one engine with its version; the other one sleeps. Its version fits beside that.
+UTILIZATION = 0.7
 LEVEL = 1
-ONE_VERSION = 1.5  # of a version's size: gpuwmd's budget of a GPU, contexts of loaders included
-CONTEXTS = 1 << 30
+# gpuwmd's budgets of a GPU. It keeps an eighth for operators; users have what one engine takes with
+# its KV cache and a context of a loader, and that with the other version.
+USERS = 7 / 8
+TIGHT, WIDE = UTILIZATION / USERS + 0.002, 0.95
 PROMPT = [[1, 64]]
 GIB = 1 << 30
 WAYS = ("vLLM", "tight", "wide")
@@ -79,7 +82,7 @@ def turns(run: Run, models: tuple[str, str], environment: dict[str, str], **llm:
     expected: list[dict[str, str]] = []
     for way in WAYS:
         found[way] = Found(sum(run.gpus.settled_mib()), host_gib())
-        with service(run, models[0], way) as where:
+        with service(run, way) as where:
             engines = started(run, way, models, {**given, "environment": {**environment, **where}})
             expected = expected or [engine.hashes() or {} for engine in engines]
             take_turns(run, way, engines, expected, found[way])
@@ -91,15 +94,16 @@ def turns(run: Run, models: tuple[str, str], environment: dict[str, str], **llm:
 
 
 @contextlib.contextmanager
-def service(run: Run, model: str, way: str) -> Iterator[dict[str, str]]:
+def service(run: Run, way: str) -> Iterator[dict[str, str]]:
     """A gpuwmd for the engines of one way. Gives the environment that names it."""
     if way == WAYS[0]:
         yield {}
         return
     before, real = os.environ["GPUWM_SOCKET"], run.service
     words: list[str] = []
-    if way == "tight" and not run.host:  # a version on host has no host memory to leave for
-        words = ["--budget", f"*={int(ONE_VERSION * size_of(run, model)) + CONTEXTS}"]
+    if not run.host:  # a version on host has no host memory to leave for
+        share = TIGHT if way == "tight" else WIDE
+        words = ["--budget", f"*={int(share * run.gpus.total_mib())}M"]
     roots = [run.state / "models"]
     run.service = Service(real.programs, run.out / f"gpuwmd-{run.report.part}-{way}", roots, *words)
     try:
@@ -109,11 +113,6 @@ def service(run: Run, model: str, way: str) -> Iterator[dict[str, str]]:
         run.service.stop()
         run.service = real
         os.environ["GPUWM_SOCKET"] = before
-
-
-def size_of(run: Run, model: str) -> int:
-    """The bytes of a checkpoint."""
-    return sum(each.stat().st_size for each in (run.state / "models" / model).glob("*.safetensors"))
 
 
 def held_mib(run: Run, way: str) -> float:
