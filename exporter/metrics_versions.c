@@ -1,5 +1,6 @@
 /* Metrics of versions, of those who own them, and of aliases. */
 
+#include "../proto/memory_kind.h"
 #include "limits.h"
 #include "snapshot.h"
 #include "prom.h"
@@ -48,6 +49,11 @@ static void parts_add(struct fold *fold, const json_t *version)
 					       .values = {[HELD] = member_number(part, "bytes"),
 							  [SHARED] = member_number(part, "shared_bytes")}});
 	}
+	if (member_has(version, "host_copy_bytes"))
+		fold_add(fold,
+			 &(struct fold_row){.labels = {member_text(version, "model"),
+						       member_text(version, "tag"), DEVICE_HOST},
+					    .values = {[HELD] = member_number(version, "host_copy_bytes")}});
 }
 
 /* Several holders may map the same part, which is there once. Returns whether it is the first of them. */

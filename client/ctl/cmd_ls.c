@@ -30,6 +30,13 @@ static const char *version_state(const json_t *version, const char *key, char te
 	return text;
 }
 
+/* Where its memory lies: on both at once if it has a host copy. */
+static const char *version_places(const json_t *version, const char *key, char text[CELL_TEXT])
+{
+	snprintf(text, CELL_TEXT, "%s%s", tier_of(version), json_object_get(version, key) ? "+host" : "");
+	return text;
+}
+
 /* Each device once, whatever the ranks. */
 static const char *version_devices(const json_t *version, const char *key, char text[CELL_TEXT])
 {
@@ -115,6 +122,7 @@ static int list_print(const json_t *list)
 		{"ALIASES", cell_join, "aliases"},
 		{"!STATE", version_state, "state"},
 		{"?DEVICES", version_devices, "parts"},
+		{"+PLACES", version_places, "host_copy_bytes"},
 		{">SIZE", cell_size, "bytes"},
 		{"+>SHARED", cell_size_known, "shared_bytes"},
 		{"+>TENSORS", cell_number, "tensors"},

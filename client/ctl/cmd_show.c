@@ -171,6 +171,9 @@ static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 	say("size %s, segments %" PRIu32 ", tensors %" PRIu64 " of %s (%.1f %%)", size_text(info->bytes, size),
 	    info->segments, info->tensors, size_text(tensor_bytes, tensors),
 	    info->bytes ? 100.0 * (double)tensor_bytes / (double)info->bytes : 100.0);
+	if (answer_number(in_list, "host_copy_bytes"))
+		say("has a host copy of %s: a demotion to host copies nothing",
+		    size_text(answer_number(in_list, "host_copy_bytes"), size));
 	shared_show(in_list);
 	if (shown->refusal[0])
 		say("workers don't get this version: %s", shown->refusal);

@@ -55,6 +55,7 @@ struct moving {
 	const char *tier; /* where the version is to lie; NULL: it is described */
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
 	size_t count;
+	bool was_there; /* it lay on `tier` before the request */
 	char id[VERSION_ID_TEXT];
 	char name[CELL_TEXT]; /* MODEL@TAG, or what the user wrote */
 };
@@ -106,7 +107,7 @@ static int is_moving(struct moving *m, bool *ret_moving)
 	return code;
 }
 
-/* A promotion that waits for room has no jobs yet. */
+/* A move that waits for room has no jobs yet; one onto a host copy needs none. */
 static int room_wait(struct moving *m)
 {
 	struct gpuwm_events *events = NULL;
@@ -141,7 +142,8 @@ static void begun_say(const json_t *result)
 	const long long first = json_integer_value(json_array_get(jobs, 0));
 
 	if (json_array_size(jobs) == 0)
-		say("%s waits for room on its devices", name);
+		say("%s waits for room %s", name,
+		    strcmp(to, "device") == 0 ? "on its devices" : "in host memory");
 	else if (*to)
 		say("%s is on its way to %s; gpuwmctl jobs %lld shows the progress", name,
 		    strcmp(to, "device") == 0 ? "its devices" : to, first);
@@ -163,7 +165,7 @@ static int moved_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int result_tell(struct moving *m, bool moved_before)
+static int result_tell(struct moving *m)
 {
 	static const struct view view = {moved_print, cell_text, "name", NULL};
 	json_t *list, *jobs = json_array();
@@ -178,7 +180,9 @@ static int result_tell(struct moving *m, bool moved_before)
 	for (size_t i = 0; i < m->count; i++)
 		json_array_append_new(jobs, json_integer((json_int_t)m->jobs[i]));
 	if (m->tier)
-		state = strcmp(tier_of(version), m->tier) == 0 ? moved_before ? "unchanged" : "moved" : "begun";
+		state = strcmp(tier_of(version), m->tier) == 0
+				? m->was_there && m->count == 0 ? "unchanged" : "moved"
+				: "begun";
 	else
 		state = waits ? "moved" : "begun";
 	code = result_show(json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s?, s:s*, s:o}", "ref", m->ref, "name",
@@ -194,18 +198,11 @@ static int result_tell(struct moving *m, bool moved_before)
 
 static int moving_finish(struct moving *m)
 {
-	const json_t *version;
-	bool moved_before;
-	json_t *list;
-	int code = version_look(m, &list, &version), error;
+	int code = EXIT_DONE, error;
 
-	if (code != EXIT_DONE)
-		return code;
-	moved_before = m->tier && m->count == 0 && strcmp(tier_of(version), m->tier) == 0;
-	json_decref(list);
 	if (!waits)
-		return result_tell(m, moved_before);
-	if (m->count == 0 && m->tier && strcmp(m->tier, "device") == 0)
+		return result_tell(m);
+	if (m->count == 0 && m->tier)
 		code = room_wait(m);
 	for (size_t i = 0; code == EXIT_DONE && i < m->count; i++) {
 		do
@@ -217,7 +214,7 @@ static int moving_finish(struct moving *m)
 		else if (error < 0)
 			code = exit_with_error();
 	}
-	return code == EXIT_DONE ? result_tell(m, moved_before) : code;
+	return code == EXIT_DONE ? result_tell(m) : code;
 }
 
 static struct moving moving_of(struct gpuwm_client *client, const char *ref, const char *to)
@@ -225,10 +222,27 @@ static struct moving moving_of(struct gpuwm_client *client, const char *ref, con
 	return (struct moving){.client = client, .ref = ref, .tier = to};
 }
 
+/* Notes where the version lies before it is asked to move. */
+static int moving_look(struct moving *m)
+{
+	const json_t *version;
+	json_t *list;
+	int code = version_look(m, &list, &version);
+
+	if (code != EXIT_DONE)
+		return code;
+	m->was_there = version && strcmp(tier_of(version), m->tier) == 0;
+	json_decref(list);
+	return EXIT_DONE;
+}
+
 static int demote_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct moving m = moving_of(client, arguments->positional[0], to_tier);
+	int code = moving_look(&m);
 
+	if (code != EXIT_DONE)
+		return code;
 	if (gpuwm_demote(client, m.ref, m.tier, m.jobs, &m.count) < 0)
 		return exit_with_error();
 	return moving_finish(&m);
@@ -251,7 +265,10 @@ const struct command command_demote = {
 static int promote_run(struct gpuwm_client *client, const struct arguments *arguments)
 {
 	struct moving m = moving_of(client, arguments->positional[0], "device");
+	int code = moving_look(&m);
 
+	if (code != EXIT_DONE)
+		return code;
 	if (gpuwm_promote(client, m.ref, m.jobs, &m.count) < 0)
 		return exit_with_error();
 	return moving_finish(&m);

@@ -181,6 +181,18 @@ static int set_evict(struct rule_tiers *tiers, const char *section, const char *
 			 section, value, tier_list(ON_DEVICE + 1, names));
 }
 
+static int set_host_copy(struct rule_tiers *tiers, const char *section, const char *value, struct error *error)
+{
+	if (tiers->host_copy_said)
+		return error_set(error, -EINVAL, "leave one of them out", "[%s] has host_copy twice", section);
+	tiers->host_copy_said = true;
+	tiers->no_host_copy = strcmp(value, "no") == 0;
+	if (tiers->no_host_copy || strcmp(value, "on-demote") == 0)
+		return 0;
+	return error_set(error, -EINVAL, "on-demote: a version that was in host memory keeps its copy there",
+			 "[%s] host_copy = %.256s: is neither on-demote nor no", section, value);
+}
+
 int config_set_rule_tiers(struct rule *rule, const char *section, const char *key, const char *value,
 			  struct error *error)
 {
@@ -190,6 +202,8 @@ int config_set_rule_tiers(struct rule *rule, const char *section, const char *ke
 		return set_max_resident(&rule->tiers, section, value, error);
 	if (strcmp(key, "evict") == 0)
 		return set_evict(&rule->tiers, section, value, error);
+	if (strcmp(key, "host_copy") == 0)
+		return set_host_copy(&rule->tiers, section, value, error);
 	return -ENOKEY;
 }
 

@@ -28,6 +28,8 @@ struct rule_tiers {
 	uint64_t max_resident; /* versions of one model that may be resident at a time; 0: any number */
 	enum tier evict; /* where a version may go to make room; ON_DEVICE: it may not go */
 	bool evict_said; /* the section has the key `evict` */
+	bool no_host_copy; /* a version that comes onto its devices leaves nothing in host memory */
+	bool host_copy_said; /* the section has the key `host_copy` */
 	bool evict_own; /* only to make room for its own owner */
 };
 

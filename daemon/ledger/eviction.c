@@ -187,7 +187,7 @@ static uint64_t taken_by(const struct eviction *eviction)
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; is_on(eviction->to, DEVICE_HOST) && i < version->replica_count; i++)
-		bytes += version->replicas[i].bytes;
+		bytes += version->replicas[i].spares ? 0 : version->replicas[i].bytes;
 	return bytes;
 }
 

@@ -67,6 +67,11 @@ struct replica {
 	struct held_fd index;
 	struct segment_hold *segments; /* malloced */
 	uint32_t segment_count;
+	/* Malloced: the same segments in host memory, while the version lies on its devices; NULL: the part has no host copy. Nobody is
+	 * charged with them but the budget of host. */
+	struct segment_hold *spares;
+	uint32_t spare_count;
+	struct device *spares_on; /* the device `host`, if there are spares */
 	uint64_t bytes; /* of the segments, also while the version lies on files */
 	uint64_t *sizes; /* malloced: of each segment, while the version lies on files; else NULL */
 	uint32_t size_count;
@@ -213,6 +218,7 @@ struct registry; /* opaque: hash tables */
 struct registry_counts {
 	uint64_t versions, nameless, aliases, pins, leases, segments, fds, bytes, index_bytes;
 	uint64_t shared_bytes; /* part of `bytes`: of segments that several parts hold */
+	uint64_t host_copies; /* parts on their devices that have a host copy, whose segments count too */
 	uint64_t demoted; /* part of `versions`: that lie on a lower tier than their devices */
 };
 
@@ -306,6 +312,8 @@ int registry_tag_allowed(const struct registry *registry, const struct ref *name
  *   -EBUSY   The version is no longer building. */
 int version_add_replica(struct version *version, uint32_t rank, struct device *device,
 			struct budget_charge *charge, uint32_t *ret_position, struct error *error);
+/* Returns the bytes of the host copies of the version's parts; 0: it has none. */
+uint64_t version_host_copy_bytes(const struct version *version);
 /* Returns the origin of the segment at this position of the version's part. */
 struct origin replica_origin(const struct version *version, const struct replica *replica, uint32_t segment);
 bool origin_equal(const struct origin *a, const struct origin *b);
@@ -350,7 +358,7 @@ void registry_on_forget_failed(struct registry *registry,
 int registry_adopt(struct registry *registry, const char *model, const struct version *like,
 		   struct version **ret_version, struct error *error);
 /* Adds a part with its descriptors, counts it, and charges its device with the segments that no version holds yet. `bytes` is the
- * sum of its segments. like->segments, like->sizes and like->origins are malloced and move in; each entry has a segment, and no hold yet. If
+ * sum of its segments. like->segments, like->spares, like->sizes and like->origins are malloced and move in; each entry has a segment, and no hold yet. If
  * like->lies_on is NULL and the version does not lie on files, the part lies on its device. Fails with -EINVAL, -EEXIST, -EDQUOT and
  * -ENOMEM. */
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error);

@@ -273,34 +273,77 @@ static void segment_leave(struct registry_counts *counts, struct segment_hold *h
 	counts->bytes -= segment->bytes;
 }
 
+static void hold_new(struct version *version, struct relocated *part)
+{
+	for (uint32_t i = 0; i < part->count; i++) {
+		struct segment *segment = part->segments[i].segment;
+
+		segment_hold(&part->segments[i], segment, version);
+		segment->uses--; /* the use that the segment had becomes the part's */
+		segment_count_hold(&version->model->registry->counts, segment);
+	}
+}
+
+static void set_spare(struct segment_hold *holds, uint32_t count, bool spare)
+{
+	for (uint32_t i = 0; i < count; i++)
+		holds[i].spare = spare;
+}
+
+/* The host copy goes from the part into the entry, with its holds. */
+static void take_spares(struct registry *registry, struct replica *replica, struct relocated *part)
+{
+	part->segments = replica->spares;
+	part->count = replica->spare_count;
+	set_spare(part->segments, part->count, false);
+	registry->counts.host_copies -= replica->spares != NULL;
+	replica->spares = NULL;
+	replica->spare_count = 0;
+	replica->spares_on = NULL;
+}
+
+/* The other way round. */
+static void keep_spares(struct registry *registry, struct replica *replica, struct relocated *part)
+{
+	replica->spares_on = replica->lies_on;
+	replica->spares = part->segments;
+	replica->spare_count = part->count;
+	registry->counts.host_copies++;
+	set_spare(replica->spares, replica->spare_count, true);
+	part->segments = NULL;
+	part->count = 0;
+}
+
 static void relocate(struct version *version, struct replica *replica, struct relocated *part)
 {
 	struct registry_counts *counts = &version->model->registry->counts;
 	struct segment_hold *old = replica->segments;
 	const uint32_t old_count = replica->segment_count;
 
-	for (uint32_t i = 0; i < old_count; i++)
+	for (uint32_t i = 0; i < old_count && !part->keeps_copy; i++)
 		segment_leave(counts, &old[i]);
-	for (uint32_t i = 0; i < part->count; i++) {
-		struct segment_hold *hold = &part->segments[i];
-		struct segment *segment = hold->segment;
+	if (part->from_copy)
+		take_spares(version->model->registry, replica, part);
+	else
+		hold_new(version, part);
+	/* A segment that other versions hold keeps its charge. Such segments are of operators, whom no quota counts. */
+	for (uint32_t i = 0; i < part->count && i < old_count; i++) {
+		const bool alone = part->keeps_copy ? !segment_is_shared(old[i].segment) : old[i].last;
 
-		segment_hold(hold, segment, version);
-		segment->uses--; /* the use that the segment had becomes the part's */
-		segment_count_hold(counts, segment);
-		/* A segment that other versions hold keeps its charge. Such segments are of operators, whom no quota counts. */
-		if (i < old_count && old[i].last && !segment->charge.quota.quota)
-			budget_move_user(&old[i].segment->charge, &segment->charge);
+		if (alone && !part->segments[i].segment->charge.quota.quota)
+			budget_move_user(&old[i].segment->charge, &part->segments[i].segment->charge);
 	}
 	free(replica->sizes);
 	replica->sizes = part->sizes;
 	replica->size_count = part->sizes ? old_count : 0;
 	replica->segments = part->segments;
 	replica->segment_count = part->count;
-	replica->lies_on = part->onto;
 	part->sizes = NULL;
 	part->segments = old;
 	part->count = old_count;
+	if (part->keeps_copy)
+		keep_spares(version->model->registry, replica, part);
+	replica->lies_on = part->onto;
 }
 
 /* What was told of its parts is told anew. */
@@ -324,6 +367,17 @@ void version_relocate(struct version *version, enum tier to, struct relocated *p
 	version->tier = version->moving_to = to;
 	if (tier_is_resident(to))
 		version->resident_ms = clock_wall_ms();
+	forget_told(version);
+}
+
+void version_take_host_copy(struct version *version, struct relocated *parts)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		take_spares(version->model->registry, &version->replicas[i], &parts[i]);
+		parts[i].moves = true;
+		for (uint32_t k = 0; k < parts[i].count; k++)
+			segment_leave(&version->model->registry->counts, &parts[i].segments[k]);
+	}
 	forget_told(version);
 }
 

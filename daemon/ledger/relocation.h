@@ -14,6 +14,8 @@ struct relocated_twin {
 struct relocated {
 	bool moves; /* false: the part stays where it is */
 	struct device *onto; /* whose memory the new segments are; NULL: the new tier has no memory */
+	bool from_copy; /* the new segments are the part's host copy: nothing is copied */
+	bool keeps_copy; /* the old segments become the part's host copy */
 	struct segment_hold *segments; /* malloced */
 	uint32_t count;
 	uint64_t *sizes; /* malloced: of the present segments, if the new tier has no memory; else NULL */
@@ -59,6 +61,8 @@ void version_uncharge_fds(struct version *version, uint64_t less);
 /* Moves the version to the tier `to`. `parts` has an entry for each of its parts: the new memory goes into the version, the old one
  * into the entry. The owner's charge for the bytes goes over from the old segments to the new ones, unless these have one. */
 void version_relocate(struct version *version, enum tier to, struct relocated *parts);
+/* The version no longer has its host copy: what becomes of it goes into `parts`, which has a zeroed entry for each part. */
+void version_take_host_copy(struct version *version, struct relocated *parts);
 /* Gives the version this description, which the version owns from then on. Frees the one that the version had. */
 void version_describe(struct version *version, struct description *description);
 

@@ -44,6 +44,15 @@ void segment_hold(struct segment_hold *hold, struct segment *segment, struct ver
 	segment->uses++;
 }
 
+bool segment_is_spare(const struct segment *segment)
+{
+	const struct segment_hold *hold = segment->holds;
+
+	while (hold && hold->spare)
+		hold = hold->next;
+	return segment->holds && !hold;
+}
+
 void segment_let_go(struct segment_hold *hold)
 {
 	bool before = is_still_mapped(hold->segment);

@@ -25,6 +25,7 @@ struct segment_hold {
 	struct segment *segment;
 	struct version *version;
 	bool last; /* the part has let go, and no other part holds the segment: it leaves with this part */
+	bool spare; /* of the part's host copy: the part can do without it */
 	struct segment_hold *next, **link; /* in the segment's list; link NULL: the part has let go */
 };
 
@@ -34,6 +35,8 @@ struct segment *segment_new(int fd, uint64_t bytes, uint64_t name);
 void segment_free_unused(struct segment *segment);
 /* Adds the part of a version to those that hold the segment. */
 void segment_hold(struct segment_hold *hold, struct segment *segment, struct version *version);
+/* Returns whether only host copies hold the segment, so that it can be freed at once. */
+bool segment_is_spare(const struct segment *segment);
 /* The part no longer keeps the segment open. Sets hold->last. A second call does nothing. */
 void segment_let_go(struct segment_hold *hold);
 /* Ends the use of a part that has let go. The last use gives the charge back, and frees the segment. It closes no descriptor. */

@@ -53,6 +53,9 @@ void version_count(struct version *version, const struct replica *replica)
 	counts->index_bytes += replica->index.bytes;
 	for (uint32_t i = 0; i < replica->segment_count; i++)
 		segment_count_hold(counts, replica->segments[i].segment);
+	counts->host_copies += replica->spares != NULL;
+	for (uint32_t i = 0; i < replica->spare_count; i++)
+		segment_count_hold(counts, replica->spares[i].segment);
 }
 
 static void let_go(struct version_record *record, struct segment_hold *hold)
@@ -78,6 +81,8 @@ void version_let_go(struct version *version)
 
 		for (uint32_t k = 0; k < replica->segment_count; k++)
 			let_go(record_of(version), &replica->segments[k]);
+		for (uint32_t k = 0; k < replica->spare_count; k++)
+			let_go(record_of(version), &replica->spares[k]);
 	}
 }
 
@@ -87,6 +92,8 @@ void version_uncount(struct version *version)
 	struct version_record *record = record_of(version);
 
 	version_let_go(version);
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		counts->host_copies -= version->replicas[i].spares != NULL;
 	counts->segments -= record->segments;
 	counts->fds -= record->fds;
 	counts->bytes -= record->bytes;
@@ -273,6 +280,11 @@ void replica_clear(struct replica *replica)
 	free(replica->segments);
 	replica->segments = NULL;
 	replica->segment_count = 0;
+	for (uint32_t i = 0; i < replica->spare_count; i++)
+		segment_drop(replica->spares[i].segment);
+	free(replica->spares);
+	replica->spares = NULL;
+	replica->spare_count = 0;
 	free(replica->sizes);
 	replica->sizes = NULL;
 	free(replica->origins);
@@ -290,6 +302,8 @@ static int check_adopted(const struct version *version, const struct replica *li
 				 like->segment_count, PART_SEGMENTS_MAX);
 	for (uint32_t i = 0; i < like->segment_count; i++)
 		fds += !like->segments[i].segment->holds;
+	for (uint32_t i = 0; i < like->spare_count; i++)
+		fds += !like->spares[i].segment->holds;
 	if (fds > STORE_FDS_MAX)
 		return error_set(error, -EDQUOT, NULL, "more than %u descriptors", STORE_FDS_MAX);
 	if (like->index.bytes > INDICES_BYTES_MAX - counts->index_bytes)
@@ -298,6 +312,19 @@ static int check_adopted(const struct version *version, const struct replica *li
 	if (__builtin_add_overflow(counts->bytes, like->bytes, &sum))
 		return error_set(error, -EDQUOT, NULL, "more bytes than 64 bits can count");
 	return check_replica(version, like->rank, like->device, error);
+}
+
+/* Charges `device` with the segments that no version holds yet. */
+static void adopt_holds(struct version *version, struct segment_hold *holds, uint32_t count,
+			struct device *device)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct segment *segment = holds[i].segment;
+
+		if (!segment->holds)
+			budget_adopt(device, segment->bytes, &segment->charge);
+		segment_hold(&holds[i], segment, version);
+	}
 }
 
 int version_adopt_replica(struct version *version, struct replica *like, struct error *error)
@@ -315,15 +342,12 @@ int version_adopt_replica(struct version *version, struct replica *like, struct 
 	if (!replica->lies_on && tier_has_memory(version->tier))
 		replica->lies_on = replica->device;
 	replica->promised = like->content;
-	for (uint32_t i = 0; i < replica->segment_count; i++) {
-		struct segment *segment = replica->segments[i].segment;
-
-		if (!segment->holds)
-			budget_adopt(replica->lies_on, segment->bytes, &segment->charge);
-		segment_hold(&replica->segments[i], segment, version);
-	}
+	adopt_holds(version, replica->segments, replica->segment_count, replica->lies_on);
+	adopt_holds(version, replica->spares, replica->spare_count, replica->spares_on);
+	for (uint32_t i = 0; i < replica->spare_count; i++)
+		replica->spares[i].spare = true;
 	version_count(version, replica);
-	like->segments = NULL;
+	like->segments = like->spares = NULL;
 	like->sizes = NULL;
 	like->origins = NULL;
 	return 0;
@@ -342,13 +366,27 @@ bool origin_equal(const struct origin *a, const struct origin *b)
 	return a->segment == b->segment && version_id_equal(&a->version, &b->version);
 }
 
+static bool is_among(const struct segment_hold *hold, const struct segment_hold *list, uint32_t count)
+{
+	return hold >= list && hold < list + count;
+}
+
+uint64_t version_host_copy_bytes(const struct version *version)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < version->replica_count; i++)
+		bytes += version->replicas[i].spares ? version->replicas[i].bytes : 0;
+	return bytes;
+}
+
 const struct replica *segment_hold_part(const struct segment_hold *hold)
 {
 	const struct version *version = hold->version;
 	uint32_t i = 0;
 
-	while (hold < version->replicas[i].segments ||
-	       hold >= version->replicas[i].segments + version->replicas[i].segment_count)
+	while (!is_among(hold, version->replicas[i].segments, version->replicas[i].segment_count) &&
+	       !is_among(hold, version->replicas[i].spares, version->replicas[i].spare_count))
 		i++;
 	return &version->replicas[i];
 }

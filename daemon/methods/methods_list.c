@@ -107,6 +107,7 @@ static void put_version(struct message_writer *w, const struct request *request,
 {
 	struct sharers sharers;
 	const char *pins[PINS_PER_VERSION_MAX];
+	const uint64_t host_copy = version_host_copy_bytes(version);
 	struct version_listed listed = {
 		.version = &version->id,
 		.model = model_name(version->model),
@@ -129,6 +130,7 @@ static void put_version(struct message_writer *w, const struct request *request,
 		.source = version->description ? version->description->source : NULL,
 		.last_used_ms = version->last_used_ms ? &version->last_used_ms : NULL,
 		.promotion_error = version->promotion_error,
+		.host_copy_bytes = host_copy ? &host_copy : NULL,
 		.described = descriptions_have(keeping_descriptions(request->server->keeping), version),
 	};
 

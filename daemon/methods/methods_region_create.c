@@ -4,6 +4,7 @@
 #include "../ledger/closing.h"
 #include "../work/loaders/loader.h"
 #include "../work/regions/regions.h"
+#include "../work/tiers/host_copies.h"
 #include "../work/tiers/room.h"
 
 #include <errno.h>
@@ -118,10 +119,12 @@ struct asked {
 static enum room_wait wait_of(const struct request *request, const struct region_wish *wish, bool may_wait,
 			      int code)
 {
-	const struct server *server = request->server;
+	struct server *server = request->server;
 
 	if (code == -EDQUOT && may_wait && region_quota_comes(server->ledger.quota, wish))
 		return ROOM_QUOTA;
+	if (code == -ENOSPC)
+		host_copies_give_way(&server->work, wish->device, wish->memory_bytes);
 	return code == -ENOSPC ? room_wait(&server->work, wish->device, wish->memory_bytes, 0, NULL)
 			       : ROOM_NEVER;
 }

@@ -34,7 +34,8 @@ static void say_reason(const struct request *request, char reason[MOVE_REASON_BY
 		 (int)peer->pid, (unsigned)peer->uid);
 }
 
-static void answer_moves(const struct request *request, const struct version *version)
+/* from: the tier on which the version lay. */
+static void answer_moves(const struct request *request, const struct version *version, enum tier from)
 {
 	uint64_t jobs[PARTS_PER_VERSION_MAX];
 	const struct moves_result result = {.jobs = {jobs, tiers_jobs(version, jobs)}};
@@ -43,7 +44,9 @@ static void answer_moves(const struct request *request, const struct version *ve
 		audit_outcome(request->audit, "%u job%s from %llu on", result.jobs.count,
 			      result.jobs.count == 1 ? "" : "s", (unsigned long long)jobs[0]);
 	else
-		audit_outcome(request->audit, version->move ? "it waits" : "nothing has to move");
+		audit_outcome(request->audit, version->move           ? "it waits"
+					      : version->tier != from ? "its host copy was there"
+								      : "nothing has to move");
 	request_tell(request, &result);
 }
 
@@ -53,16 +56,18 @@ int method_demote(struct request *request, const void *given, struct error *erro
 	const struct tiers_who who = who_asks(request);
 	char reason[MOVE_REASON_BYTES + 1];
 	struct version *version;
-	enum tier to;
+	enum tier from, to;
 	int r = tier_find_own(request, &params->ref, &version, error);
 
 	say_reason(request, reason);
 	if (r == 0)
 		r = tier_find(params->to, &to);
+	if (r < 0)
+		return r;
+	from = version->tier;
+	r = tiers_demote(&request->server->work, version, to, &who, reason, error);
 	if (r == 0)
-		r = tiers_demote(&request->server->work, version, to, &who, reason, error);
-	if (r == 0)
-		answer_moves(request, version);
+		answer_moves(request, version, from);
 	return r;
 }
 
@@ -84,7 +89,7 @@ int method_promote(struct request *request, const void *given, struct error *err
 		audit_outcome(request->audit, "nothing has to move");
 		request_tell(request, &(struct moves_result){0});
 	} else {
-		answer_moves(request, version);
+		answer_moves(request, version, version->tier);
 	}
 	return 0;
 }
@@ -145,7 +150,7 @@ int method_describe(struct request *request, const void *given, struct error *er
 	if (r < 0)
 		return r;
 	if (!params->files) {
-		answer_moves(request, version);
+		answer_moves(request, version, version->tier);
 		return 0;
 	}
 	r = describe_take_files(request, version, socks, &count, error);

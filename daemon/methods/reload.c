@@ -103,6 +103,7 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	keeping_describe(server->keeping);
 	work_later(&server->work, LATER_RESIDENTS);
 	work_later(&server->work, LATER_UNPARKS); /* a budget may have grown */
+	work_later(&server->work, LATER_HOST_COPIES);
 	idle_arm(&server->work);
 	/* Rules may let them have now what is there. */
 	waiters_wake(&server->clients, WAIT_READY, NULL);

@@ -27,6 +27,8 @@ static uint32_t list_segments(const struct replica *replica, struct kept_fd segm
 		if (!is_here)
 			segments[i].name = 0;
 	}
+	for (uint32_t i = 0; i < replica->spare_count; i++)
+		memfds[i] = kept_fd(replica->spares[i].segment->name, 0).name;
 	return replica->sizes ? replica->size_count : replica->segment_count;
 }
 
@@ -48,7 +50,7 @@ struct kept_origins kept_origins_of(const struct version *version, const struct 
 static void put_part(struct message_writer *w, const struct version *version, const struct replica *replica)
 {
 	const struct kept_fd index = kept_fd(replica->index.name, replica->index.bytes);
-	const bool on_host = replica->lies_on && replica->lies_on != replica->device;
+	const bool on_host = replica->spares || (replica->lies_on && replica->lies_on != replica->device);
 	struct kept_fd segments[PART_SEGMENTS_MAX];
 	struct kept_origin origins[PART_SEGMENTS_MAX];
 	uint64_t memfds[PART_SEGMENTS_MAX];

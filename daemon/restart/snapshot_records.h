@@ -86,7 +86,9 @@ struct kept_part {
 	struct {
 		const uint64_t *items;
 		uint32_t count;
-	} memfds; /* the names of the segments, if the version lies on host memory and the part does not belong there; items NULL */
+		/* The names of the segments in host memory, if the version lies there and the part does not belong there; or of its host
+		 * copy, which an older gpuwmd does not look for, and lets go. items NULL: there are none. */
+	} memfds;
 	struct kept_origins origins; /* of segments that are not their own origin; items NULL: of none */
 };
 /* The map also has the array `users`. memory and control: their names in the fd store. */

@@ -36,6 +36,35 @@ static int read_segments(struct taking *t, const struct kept_part *kept, const s
 	return 0;
 }
 
+/* Of a part on its device. */
+static int read_spares(struct taking *t, const struct kept_part *kept, const struct version *of,
+		       struct replica *part, struct error *error)
+{
+	struct taken_name like = {.by_operator = of->by_operator};
+
+	if (part->lies_on != part->device || kept->memfds.count == 0)
+		return 0;
+	if (kept->memfds.count != kept->segments.count)
+		return error_set(error, -EINVAL, NULL, "%u memfds for %u segments", kept->memfds.count,
+				 kept->segments.count);
+	like.device = part->spares_on = device_find(t->into->devices, DEVICE_HOST);
+	if (!like.device)
+		return error_set(error, -ENODEV, NULL, "no device " DEVICE_HOST);
+	part->spares = calloc(kept->memfds.count, sizeof(*part->spares));
+	if (!part->spares)
+		return taking_no_memory(error);
+	for (uint32_t i = 0; i < kept->memfds.count; i++) {
+		int r;
+
+		like.name = kept->memfds.items[i];
+		r = taking_segment(t, &like, kept->segments.items[i].bytes, &part->spares[i].segment, error);
+		if (r < 0)
+			return r;
+		part->spare_count++;
+	}
+	return 0;
+}
+
 /* Sets where the part lies. */
 static int place_part(const struct taking *t, const struct kept_part *kept, const struct version *of,
 		      struct replica *part, struct error *error)
@@ -79,7 +108,7 @@ int kept_origins_take(const struct kept_origins *kept, const struct version_id *
 	return 0;
 }
 
-/* part->segments, part->sizes and part->origins are malloced, after errors too. */
+/* part->segments, part->spares, part->sizes and part->origins are malloced, after errors too. */
 static int read_part(struct taking *t, const msgpack_object *o, const struct version *of, struct replica *part,
 		     struct error *error)
 {
@@ -104,7 +133,9 @@ static int read_part(struct taking *t, const msgpack_object *o, const struct ver
 		r = kept_origins_take(&kept.origins, &of->id, kept.segments.count, part, error);
 	if (r == 0)
 		r = taking_index(t, part->index.name, error);
-	return r < 0 ? r : read_segments(t, &kept, of, part, error);
+	if (r == 0)
+		r = read_segments(t, &kept, of, part, error);
+	return r < 0 ? r : read_spares(t, &kept, of, part, error);
 }
 
 /* What the fd store did not give back of one version. */
@@ -145,6 +176,23 @@ static void count_missing(const struct taking *t, struct replica *part, struct m
 				  found == SNAPSHOT_FD_MISSING ? "" : " is not what was stored");
 		}
 	}
+}
+
+/* A host copy that is not whole costs nothing but itself: nothing takes its descriptors, and they leave the store. */
+static void drop_lost_spares(const struct taking *t, struct replica *part)
+{
+	uint32_t i = 0;
+
+	while (i < part->spare_count &&
+	       t->fds->look(t->fds->data, part->spares[i].segment->name, SEALS_READ_ONLY,
+			    part->spares[i].segment->bytes) == SNAPSHOT_FD_HERE)
+		i++;
+	if (i == part->spare_count)
+		return;
+	free(part->spares);
+	part->spares = NULL;
+	part->spare_count = 0;
+	part->spares_on = NULL;
 }
 
 /* ---- versions ---- */
@@ -308,6 +356,7 @@ static int read_parts(struct taking *t, struct taken *v, struct error *error)
 		if (r < 0)
 			return error_set(error, r, why.detail, "parts[%u]: %s", i, why.message);
 		count_missing(t, &v->parts[i], &missing);
+		drop_lost_spares(t, &v->parts[i]);
 	}
 	return judge_missing(&missing, v->fixed.model, &v->like, error);
 }
@@ -339,6 +388,10 @@ static void forget_version(struct registry *registry, struct version *version)
 		for (uint32_t k = 0; k < part->segment_count; k++) {
 			if (!part->segments[k].segment->holds)
 				budget_release(&part->segments[k].segment->charge);
+		}
+		for (uint32_t k = 0; k < part->spare_count; k++) {
+			if (!part->spares[k].segment->holds)
+				budget_release(&part->spares[k].segment->charge);
 		}
 	}
 	registry_remove(registry, version);
@@ -407,10 +460,21 @@ int take_version(struct taking *t, const msgpack_object *o, struct place *place)
 		r = adopt_version(t, &v, &why);
 	for (uint32_t i = 0; i < v.part_count; i++) {
 		free(v.parts[i].segments);
+		free(v.parts[i].spares);
 		free(v.parts[i].sizes);
 		free(v.parts[i].origins);
 	}
 	return r < 0 ? leave_version(t, &v, place, &why) : 0;
+}
+
+static void take_holds(const struct taking *t, const struct segment_hold *holds, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct segment *segment = holds[i].segment;
+
+		if (segment->fd < 0)
+			segment->fd = t->fds->take(t->fds->data, segment->name);
+	}
 }
 
 void take_fds(const struct taking *t)
@@ -422,12 +486,8 @@ void take_fds(const struct taking *t)
 			struct replica *part = &version->replicas[i];
 
 			part->index.fd = t->fds->take(t->fds->data, part->index.name);
-			for (uint32_t j = 0; j < part->segment_count; j++) {
-				struct segment *segment = part->segments[j].segment;
-
-				if (segment->fd < 0)
-					segment->fd = t->fds->take(t->fds->data, segment->name);
-			}
+			take_holds(t, part->segments, part->segment_count);
+			take_holds(t, part->spares, part->spare_count);
 		}
 	}
 }

@@ -2,6 +2,7 @@
 
 #include "versions/claims.h"
 #include "jobs/copies.h"
+#include "tiers/host_copies.h"
 #include "tiers/tiers.h"
 #include "jobs/job.h"
 #include "loaders/loader.h"
@@ -94,6 +95,7 @@ void work_settle(struct work *work)
 		work_later(work, LATER_TURN); /* a context may be kept there */
 	}
 	unparks_settle(work);
+	host_copies_settle(work);
 	evictions_settle(work);
 	restore_settle(work);
 	tiers_settle(work);

@@ -31,6 +31,7 @@ enum work_later {
 	LATER_LOSSES, /* a device was lost, or is back */
 	LATER_FREE_AGAIN, /* there was no memory to free a version */
 	LATER_COPIES, /* a copy has become ready, ended or idle, or a lease of one ended, or its version is being freed */
+	LATER_HOST_COPIES, /* a host copy may be one that should go: the rules, its version's tier or a segment have changed */
 	LATER_ROOM, /* memory was given back: who waits for room looks */
 	LATER_UNPARKS, /* leases that wait to be awake may get what they wait for, or have waited long enough */
 	LATER_RESIDENTS, /* versions have become resident, or are not in use any more */

@@ -57,6 +57,7 @@ function version_row(state, version, holders) {
       h('span.tags.state', null, version.tainted ? pill('damaged', 'bad') : pill(version.state, STATES[version.state]),
         names.map((name) => pill(shown(name), name === 'previous' ? '' : 'alias')),
         version.tier ? pill(`on ${version.tier}`, 'calm') : null,
+        version.host_copy_bytes ? pill('and on host', 'calm') : null,
         version.moving ? pill(version.moving === 'device' ? 'promoting' : 'demoting', 'calm') : null,
         version.pins.length ? pill(count(version.pins.length, 'pin'), 'calm') : null),
       h('span.right.size', null, size(version.bytes)),

@@ -53,6 +53,7 @@ static const struct record_field version_listed_rows[] = {
 	FIELD_U64_MAYBE(struct version_listed, last_used_ms),
 	FIELD_ERROR_MAYBE(struct version_listed, promotion_error),
 	FIELD_BOOL_OR(struct version_listed, described, false),
+	FIELD_U64_MAYBE(struct version_listed, host_copy_bytes),
 	FIELD_U64_MAYBE(struct version_listed, shared_bytes),
 	FIELD_MAPS_MAYBE(struct version_listed, shared_with, SHARERS_TOLD_MAX, struct version_named,
 			 &version_named),

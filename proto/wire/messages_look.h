@@ -43,6 +43,7 @@ struct version_listed {
 	const uint64_t *last_used_ms;
 	const struct error *promotion_error;
 	bool described; /* a start without a state would find it */
+	const uint64_t *host_copy_bytes; /* NULL: it has no host copy */
 	const uint64_t *shared_bytes;
 	struct {
 		const struct version_named *items;

@@ -16,6 +16,8 @@ struct kept {
 	bool take_over; /* keepers hand over to one another, at d->dir/take-over */
 	bool acts; /* tests/tools/before-gpuwmd runs before each start */
 };
+/* For moves that copy each time. Behind the lines of [limits]. */
+#define NO_HOST_COPIES "[model.1]\nmatch = *\nhost_copy = no\n"
 #define LIMITS_SHORT "grace_ms = 300\n"
 /* For what must be done before it ends, by processes that wait for a busy machine. */
 #define GRACE_LONG_MS 4000

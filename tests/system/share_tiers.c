@@ -87,7 +87,7 @@ static void stop(struct gpuwmd *d)
 
 static struct gpuwmd *with_both(void)
 {
-	struct gpuwmd *d = gpuwmd_start(NULL);
+	struct gpuwmd *d = gpuwmd_start("--set", "model.1.match=*", "--set", "model.1.host_copy=no", NULL);
 
 	load_both(d);
 	return d;
@@ -288,7 +288,7 @@ GPUWMD_TEST(share_tiers, ranks_that_are_cut_share_again)
 /* ---- gpuwmd ends ------------------------------------------------------- */
 
 GPUWMD_TEST_BY(share_tiers, share_again_after_a_restart,
-	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT}), stop)
+	       gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT NO_HOST_COPIES}), stop)
 {
 	const char *below = backend() == BACKEND_HOST ? "files" : "host";
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];

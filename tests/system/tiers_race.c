@@ -14,7 +14,7 @@ SYSTEM_SUITE(tiers_race);
 
 static struct gpuwmd *kept_v1(void)
 {
-	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){});
+	struct gpuwmd *d = gpuwmd_start_kept(&(struct kept){.limits = LIMITS_SHORT NO_HOST_COPIES});
 
 	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
 	return d;

@@ -85,7 +85,7 @@ Test(config_rules, sections_are_numbered_from_1)
 Test(config_rules, a_wrong_key_lists_the_right_ones)
 {
 	expect_wrong(set("model.1", "read", "0"), "there is no key \"read\"",
-		     "there are match attach publish operate idle max_resident evict");
+		     "there are match attach publish operate idle max_resident host_copy evict");
 }
 
 Test(config_rules, a_section_has_one_pattern)

@@ -1,4 +1,4 @@
-/* The keys about tiers: [tiers], and idle, max_resident and evict of [model.N]. */
+/* The keys about tiers: [tiers], and idle, max_resident, host_copy and evict of [model.N]. */
 #include "tests/support/daemon/configuration.h"
 
 TestSuite(config_tiers, .init = config_open, .fini = config_close);
@@ -74,6 +74,17 @@ Test(config_tiers, max_resident_is_a_number_of_versions)
 	expect_error(set("model.2", "max_resident", "0"), "is no number from 1");
 	expect_error(set("model.2", "max_resident", "many"), "is no number from 1");
 	expect_error(set("model.2", "max_resident", "1000000"), "is no number from 1");
+}
+
+Test(config_tiers, host_copy_says_whether_copies_stay)
+{
+	cr_expect_eq(set("model.1", "host_copy", "no"), 0);
+	cr_expect(tiers_of(0)->no_host_copy);
+	cr_expect_eq(set("model.2", "host_copy", "on-demote"), 0);
+	cr_expect(!tiers_of(1)->no_host_copy);
+	expect_error(set("model.1", "host_copy", "on-demote"), "host_copy twice");
+	expect_error(set("model.3", "host_copy", "never"),
+		     "[model.3] host_copy = never: is neither on-demote nor no");
 }
 
 Test(config_tiers, evict_names_a_tier_and_perhaps_the_owner)

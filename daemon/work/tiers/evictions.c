@@ -1,6 +1,7 @@
 #include "tiers.h"
 
 #include "../loaders/loader.h"
+#include "host_copies.h"
 #include "room.h"
 #include "../../../base/clock.h"
 #include "../../base/metrics.h"
@@ -74,7 +75,7 @@ static uint64_t less(uint64_t asked, uint64_t there)
 static uint64_t lacking(const struct work *work, const struct tiers_need *need)
 {
 	const struct device *device = need->device;
-	const uint64_t freed = room_being_freed(work, device);
+	const uint64_t freed = room_being_freed(work, device) + host_copies_bytes(work, device);
 	const uint64_t passing = loader_pool_passing(work->loaders, device, need->loader);
 	uint64_t later, now;
 
@@ -97,7 +98,7 @@ static uint64_t host_left(const struct work *work, const struct eviction_before 
 {
 	const struct device *host = device_find(&work->ledger->devices, DEVICE_HOST);
 
-	return host ? less(host->budget + eviction_host_freed(before, host),
+	return host ? less(host->budget + eviction_host_freed(before, host) + host_copies_bytes(work, host),
 			   host->used + eviction_host_taken(before))
 		    : 0;
 }
@@ -223,6 +224,8 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 			await_recent(work, grace);
 		done = grace > 0 || demote_all(work, need, &plan, now, &why);
 	}
+	if (r == 0)
+		host_copies_drop_for(work, need->device, need->bytes);
 	if (r == -ENOSPC && comes_later(work, need, &plan)) {
 		await_recent(work, plan.recent_until_ms - now);
 		r = 0;

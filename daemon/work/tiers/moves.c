@@ -90,7 +90,7 @@ void moves_clear(struct work *work)
 
 bool move_has_job_for(const struct tier_move *move, uint32_t part)
 {
-	return move->describes || move->memory[part].moves;
+	return move->describes || (move->memory[part].moves && !move->memory[part].from_copy);
 }
 
 unsigned moves_by_attach(const struct work *work, uid_t uid)

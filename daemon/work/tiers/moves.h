@@ -61,7 +61,7 @@ struct tier_move *move_free(struct tier_move *move);
 /* Closes the memory that has arrived, and frees all moves. gpuwmd calls it when it ends. */
 void moves_clear(struct work *work);
 
-/* Returns whether the move needs a job for this part: the part moves, or the move compares files. */
+/* Returns whether the move needs a job for this part: the part moves, and not onto its host copy, or the move compares files. */
 bool move_has_job_for(const struct tier_move *move, uint32_t part);
 /* Returns how many promotions go on that attaches of this user began. */
 unsigned moves_by_attach(const struct work *work, uid_t uid);

@@ -38,21 +38,29 @@ static bool segment_stays(const struct segment *segment)
 	return hold;
 }
 
+/* A segment counts with the first that holds it. */
+static void shares_add_holds(struct shares *shares, const struct segment_hold *holds, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		const struct segment *segment = holds[i].segment;
+
+		if (segment->holds == &holds[i])
+			shares_add(shares, segment_stays(segment), segment->charge.bytes);
+	}
+}
+
 static void shares_add_version(struct shares *shares, const struct version *version,
 			       const struct device *device)
 {
 	for (uint32_t i = 0; i < version->replica_count && !version->freeing; i++) {
 		const struct replica *part = &version->replicas[i];
 
+		if (part->spares_on == device)
+			shares_add_holds(shares, part->spares, part->spare_count);
 		if (part->lies_on != device)
 			continue;
 		shares_add(shares, version->state != VERSION_RETIRING, part->charge.bytes);
-		for (uint32_t k = 0; k < part->segment_count; k++) {
-			const struct segment *segment = part->segments[k].segment;
-
-			if (segment->holds == &part->segments[k]) /* it counts with the first that holds it */
-				shares_add(shares, segment_stays(segment), segment->charge.bytes);
-		}
+		shares_add_holds(shares, part->segments, part->segment_count);
 	}
 }
 

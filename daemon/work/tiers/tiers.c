@@ -171,6 +171,7 @@ static int move_begin(struct work *work, struct version *version, const struct w
 		return r;
 	}
 	move_list(move);
+	tiers_settle_empty(move);
 	return 0;
 }
 

@@ -1,11 +1,9 @@
 /* How a move ends. */
 #include "../../../base/clock.h"
 #include "../../../service/log.h"
-#include "../../ledger/closing.h"
 #include "../../restart/keeping.h"
 #include "../versions/claims.h"
-#include "../loaders/loader.h"
-#include "../versions/leases.h"
+#include "host_copies.h"
 #include "tiers_internal.h"
 #include "../versions/versions.h"
 
@@ -20,107 +18,7 @@ static void move_wake_waiters(struct work *work, const struct version *version)
 	claims_concluded(work, version);
 }
 
-/* ---- closing memory ---- */
-
-static void on_part_closed(void *data)
-{
-	struct tier_move *move = data;
-	struct work *work = move->work;
-
-	work_later(work, LATER_ROOM);
-	work_later(work, LATER_REPORT);
-	if (--move->left > 0)
-		return;
-	tiers_give_fds(move, move->not_removed);
-	move_free(move);
-}
-
-/* The charge of a part's memory returns when the memory is closed, and when no process is left that may have it mapped. */
-static void keep_charge(struct tier_move *move, uint32_t i)
-{
-	struct version *version = move->version;
-	struct relocated *memory = &move->memory[i];
-	struct replica part = {
-		.segments = memory->segments, .segment_count = memory->count, .charge = memory->charge};
-	struct shared_charge *shared = shared_charge_of_part(&part);
-
-	memory->charge = part.charge;
-	loader_pool_keep(move->work->loaders, &version->id, i, shared);
-	if (!move->error.code)
-		revoked_keep(version, i, shared);
-	shared_charge_drop(shared);
-}
-
-/* The last of them frees the move. */
-static void close_parts(struct tier_move *move)
-{
-	move->left = move->part_count;
-	for (uint32_t i = move->part_count; i-- > 0;) {
-		struct relocated *memory = &move->memory[i];
-		struct replica closed = {
-			.index = {.fd = -1}, .segments = memory->segments, .segment_count = memory->count};
-
-		memory->segments = NULL;
-		memory->count = 0;
-		closing_part(move->work->loop, &closed, NULL, on_part_closed, move);
-	}
-}
-
 /* ---- it has moved ---- */
-
-/* A service manager that does not answer keeps them: the next gpuwmd finds that they belong to nothing. */
-static void on_removed(void *data, const struct error *error)
-{
-	struct tier_move *move = data;
-
-	if (error) {
-		log_error("old memory of %s may stay in the fd store until the next start: %s (%s)", move->name,
-			  error->message, error->detail);
-		move->not_removed = true;
-	}
-	close_parts(move);
-}
-
-static uint64_t list_old(struct tier_move *move)
-{
-	uint64_t count = 0;
-
-	for (uint32_t i = 0; i < move->part_count; i++) {
-		for (uint32_t k = 0; k < move->memory[i].count; k++) {
-			const struct segment_hold *hold = &move->memory[i].segments[k];
-
-			if (!hold->last)
-				continue;
-			count++;
-			if (move->removal)
-				store_batch_add(move->removal, hold->segment->name, -1);
-		}
-	}
-	return count;
-}
-
-/* What leaves the store is counted there until it has. */
-static void move_leave_store(struct tier_move *move)
-{
-	struct registry *registry = move->work->ledger->registry;
-	struct store_batch *removal = move->removal;
-
-	tiers_give_fds(move, false);
-	move->fds = list_old(move);
-	registry_adopt_fds(registry, move->fds);
-	if (!tier_has_memory(move->to))
-		version_uncharge_fds(move->version, move->fds);
-	for (uint32_t i = 0; i < move->part_count; i++) {
-		if (move->memory[i].moves)
-			keep_charge(move, i);
-	}
-	move->state = MOVE_LEAVES;
-	move->removal = NULL;
-	if (removal)
-		store_batch_remove(removal, move->work->loop, on_removed, move);
-	else
-		on_removed(move, NULL);
-}
 
 /* Returns the part's job, which no longer belongs to the move. NULL: it has none. */
 static struct job *take_job(struct tier_move *move, uint32_t part)
@@ -170,10 +68,14 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	struct work *work = move->work;
 	struct version *version = move->version;
 	const bool describes = move->describes;
+	const bool keeps =
+		tier_has_memory(move->from) && tier_is_resident(move->to) && host_copies_keep(work, version);
 	int r = check_unchanged(move, error);
 
 	if (r < 0)
 		return r;
+	for (uint32_t i = 0; i < move->part_count; i++)
+		move->memory[i].keeps_copy = move->memory[i].moves && keeps;
 	if (describes)
 		version_describe(version, move->describes);
 	else
@@ -196,10 +98,11 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	}
 	conclude_jobs(move);
 	quota_release(&move->user);
-	move_leave_store(move);
+	move_leave(move);
 	move_wake_waiters(work, version);
 	work_later(work, LATER_RESIDENTS);
 	work_later(work, LATER_COPIES);
+	work_later(work, LATER_HOST_COPIES);
 	versions_lose_new(work, version);
 	versions_free_unused(work, version);
 	return 0;
@@ -248,8 +151,8 @@ void tiers_give_up(struct tier_move *move)
 	version_uncharge_fds(version, move->owner_fds);
 	quota_release(&move->user);
 	for (uint32_t i = 0; i < move->part_count; i++)
-		keep_charge(move, i);
-	close_parts(move);
+		move_keep_charge(move, i);
+	move_close_parts(move);
 	move_wake_waiters(work, version);
 	versions_free_unused(work, version);
 }

@@ -1,5 +1,7 @@
 /* The inside of tiers*.c and job_move.c. Each file of this list calls only files that stand before it:
  *   moves.c       the list of moves
+ *   moves_leave.c memory that a version does not have any more
+ *   host_copies.c host copies of versions on their devices, and how they go
  *   tiers_share.c what a move shares with versions that lie where it goes
  *   tiers_room.c  what a move is charged with
  *   job_move.c    a job for each part
@@ -10,6 +12,17 @@
 #define GPUWM_DAEMON_TIERS_INTERNAL_H
 
 #include "moves.h"
+
+/* ---- moves_leave.c ---- */
+
+/* Gives back the charges for descriptors. If `stored` is true, some descriptors may still be in the store, and stay counted there. */
+void moves_give_fds(struct tier_move *move, bool stored);
+/* The charge of the part's memory in move->memory returns when the memory is closed and nobody may map it any more. */
+void move_keep_charge(struct tier_move *move, uint32_t part);
+/* Closes the memory in move->memory, and then frees the move, which is in no list. */
+void move_close_parts(struct tier_move *move);
+/* Does all of this with memory that left the version: takes it out of the fd store first. The state says already that it is gone. */
+void move_leave(struct tier_move *move);
 
 /* ---- tiers_share.c ---- */
 
@@ -37,8 +50,6 @@ int tiers_place(struct tier_move *move, uint64_t *ret_bytes, struct error *error
 int tiers_charge(struct tier_move *move, struct error *error);
 /* Gives back all that tiers_charge charged. No job of the move may have begun. */
 void tiers_uncharge(struct tier_move *move);
-/* Gives back the charges for descriptors. If `stored` is true, some descriptors may still be in the store, and stay counted there. */
-void tiers_give_fds(struct tier_move *move, bool stored);
 /* Returns whether a promotion that failed with -ENOSPC has to wait for room. If not, adds the reason to the error. */
 bool tiers_await_room(struct tier_move *move, struct error *error);
 
@@ -61,5 +72,7 @@ void tiers_give_up(struct tier_move *move);
 
 /* Begins a listed move: makes its jobs, or has it wait for room. After an error the caller calls tiers_give_up. */
 int tiers_start(struct tier_move *move, struct error *error);
+/* Ends a listed move that has begun, and for which no loader has anything to do. Returns true if it was one: it is gone then. */
+bool tiers_settle_empty(struct tier_move *move);
 
 #endif

@@ -184,6 +184,33 @@ int tiers_start(struct tier_move *move, struct error *error)
 	return 0;
 }
 
+/* A move onto host copies copies nothing: the store has their descriptors, and the state follows at once. */
+static void tiers_conclude_empty(struct tier_move *move)
+{
+	struct store_batch *batch = keeping_stores(move->work->keeping) ? make_batches(move) : NULL;
+	struct error error;
+
+	store_batch_free(batch);
+	if (keeping_stores(move->work->keeping) && !batch) {
+		error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
+		fail_with(move, &error);
+	} else if (tiers_commit(move, &error) < 0) {
+		fail_with(move, &error);
+	}
+}
+
+bool tiers_settle_empty(struct tier_move *move)
+{
+	if (move->state != MOVE_COPIES || move->error.code)
+		return false;
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		if (move_has_job_for(move, i))
+			return false;
+	}
+	tiers_conclude_empty(move);
+	return true;
+}
+
 static bool has_jobs(const struct tier_move *move)
 {
 	for (uint32_t i = 0; i < move->part_count; i++) {
@@ -202,6 +229,8 @@ static bool move_settle(struct tier_move *move)
 		return false;
 	if (!move->error.code && move->state == MOVE_WAITS && tiers_start(move, &error) < 0)
 		move->error = error;
+	if (tiers_settle_empty(move))
+		return true;
 	if (!move->error.code || has_jobs(move))
 		return false;
 	tiers_give_up(move);

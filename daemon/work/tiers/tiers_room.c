@@ -1,4 +1,5 @@
 /* What a move is charged with before its first job begins. */
+#include "host_copies.h"
 #include "room.h"
 #include "tiers_internal.h"
 
@@ -18,7 +19,8 @@ int tiers_place(struct tier_move *move, uint64_t *ret_bytes, struct error *error
 
 		memory->onto = replica_place(replica, move->to, devices);
 		memory->moves = memory->onto != replica->lies_on;
-		if (memory->moves && memory->onto)
+		memory->from_copy = memory->moves && memory->onto && replica->spares_on == memory->onto;
+		if (memory->moves && memory->onto && !memory->from_copy)
 			*ret_bytes += replica->bytes;
 	}
 	return 0;
@@ -29,7 +31,7 @@ int tiers_place(struct tier_move *move, uint64_t *ret_bytes, struct error *error
 /* Bytes that are made for the part. */
 static uint64_t part_needs(const struct tier_move *move, uint32_t i)
 {
-	return move->version->replicas[i].bytes - move->memory[i].twin_bytes;
+	return move->memory[i].from_copy ? 0 : move->version->replicas[i].bytes - move->memory[i].twin_bytes;
 }
 
 static uint64_t needed_on(const struct tier_move *move, const struct device *device)
@@ -94,7 +96,7 @@ static int charge_fds(struct tier_move *move, struct error *error)
 	int r;
 
 	for (uint32_t i = 0; i < move->part_count; i++) {
-		if (move->memory[i].moves && move->memory[i].onto)
+		if (move->memory[i].moves && move->memory[i].onto && !move->memory[i].from_copy)
 			count += replica_count_segments(&move->version->replicas[i]) -
 				 move->memory[i].twin_count;
 	}
@@ -108,13 +110,6 @@ static int charge_fds(struct tier_move *move, struct error *error)
 	if (r == 0)
 		move->fds = count;
 	return r;
-}
-
-void tiers_give_fds(struct tier_move *move, bool stored)
-{
-	if (!stored)
-		registry_give_fds(move->work->ledger->registry, move->fds);
-	move->fds = 0;
 }
 
 /* ---- all ---- */
@@ -139,7 +134,7 @@ void tiers_uncharge(struct tier_move *move)
 	for (uint32_t i = 0; i < move->part_count; i++)
 		budget_release(&move->memory[i].charge);
 	quota_release(&move->user);
-	tiers_give_fds(move, false);
+	moves_give_fds(move, false);
 	version_uncharge_fds(move->version, move->owner_fds);
 	move->owner_fds = 0;
 }
@@ -202,6 +197,8 @@ bool tiers_await_room(struct tier_move *move, struct error *error)
 
 	if (!need.device)
 		return false;
+	if (host_copies_give_way(work, need.device, need.bytes))
+		return true;
 	if (tier_is_resident(move->to)) {
 		if (room_wait(work, need.device, need.bytes, 0, NULL) != ROOM_NEVER)
 			return true;

@@ -18,7 +18,7 @@ int tiers_share_find(struct tier_move *move, struct error *error)
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		struct relocated *memory = &move->memory[i];
 
-		if (memory->moves && memory->onto &&
+		if (memory->moves && memory->onto && !memory->from_copy &&
 		    relocated_find_twins(move->version, i, memory, may_share, move) < 0)
 			return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	}

@@ -160,11 +160,13 @@ static void taint_holders(struct work *work, struct segment *segment, const stru
 			  const struct error *why)
 {
 	segment->damaged = true;
+	work_later(work, LATER_HOST_COPIES);
 	for (const struct segment_hold *hold = segment->holds; hold; hold = hold->next) {
 		const enum version_state state = hold->version->state;
 		const bool is_tainted = except && except == hold->version;
 
-		if (!is_tainted && (state == VERSION_READY || state == VERSION_RETIRING))
+		/* A damaged host copy goes, and its version is sound. */
+		if (!is_tainted && !hold->spare && (state == VERSION_READY || state == VERSION_RETIRING))
 			versions_taint(work, hold->version, segment_hold_part(hold), why);
 	}
 }

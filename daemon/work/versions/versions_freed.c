@@ -4,6 +4,7 @@
 #include "../../base/metrics.h"
 #include "../../restart/keeping.h"
 #include "../loaders/loader.h"
+#include "../tiers/host_copies.h"
 #include "../tiers/moves.h"
 #include "leases.h"
 #include "../../ledger/closing.h"
@@ -105,6 +106,10 @@ bool freeing_begin(struct work *work, struct version *version)
 	moves_stop(work, version, &why);
 	if (!version_unused(version))
 		return false;
+	if (!host_copy_drop(work, version)) {
+		work_later(work, LATER_FREE_AGAIN);
+		return false;
+	}
 	freeing = freeing_new(work, version);
 	if (!freeing)
 		return false;
