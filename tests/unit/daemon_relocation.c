@@ -103,6 +103,61 @@ RelocationTest(its_owner_pays_once)
 	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), 0);
 }
 
+/* From host memory onto its device, and its host copy stays. */
+static void go_back_with_copy(void)
+{
+	struct relocated memory;
+
+	arrive(&memory, ledger.gpu);
+	memory.keeps_copy = true;
+	version_relocate(v1, ON_DEVICE, &memory);
+	cr_expect(!memory.segments && memory.count == 0, "nothing leaves");
+	relocated_clear(&memory);
+}
+
+RelocationTest(its_host_copy_stays_and_is_its_memory_again)
+{
+	const uint64_t bytes = SEGMENTS * SEGMENT_BYTES;
+	struct relocated memory = {.moves = true, .onto = ledger.host, .from_copy = true};
+	struct registry_counts counts;
+
+	cr_assert_eq(budget_charge_user(&part()->segments[0].segment->charge, ledger.quota, LEDGER_UID,
+					&ledger.error),
+		     0);
+	go(ON_HOST, ledger.host);
+	go_back_with_copy();
+	counts = registry_counts(ledger.registry);
+	cr_expect(counts.host_copies == 1 && counts.segments == 2 * SEGMENTS && counts.bytes == 2 * bytes);
+	cr_expect(ledger.gpu->used == bytes && ledger.host->used == bytes);
+	cr_expect_eq(version_host_copy_bytes(v1), part()->bytes);
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), SEGMENT_BYTES, "its owner pays once");
+	cr_expect_eq(segment_hold_part(&part()->spares[1]), part());
+	cr_expect(segment_is_spare(part()->spares[0].segment) &&
+		  !segment_is_spare(part()->segments[0].segment));
+	version_relocate(v1, ON_HOST, &memory);
+	relocated_clear(&memory);
+	counts = registry_counts(ledger.registry);
+	cr_expect(counts.host_copies == 0 && counts.segments == SEGMENTS && counts.bytes == bytes);
+	cr_expect(ledger.gpu->used == 0 && ledger.host->used == bytes);
+	cr_expect_eq(part()->lies_on, ledger.host);
+	cr_expect(!segment_is_spare(part()->segments[0].segment));
+	cr_expect_eq(quota_used(ledger.quota, LEDGER_UID, QUOTA_BYTES), SEGMENT_BYTES);
+}
+
+RelocationTest(its_host_copy_goes)
+{
+	struct relocated memory = {0};
+
+	go(ON_HOST, ledger.host);
+	go_back_with_copy();
+	version_take_host_copy(v1, &memory);
+	cr_expect(memory.count == SEGMENTS && memory.segments[0].last);
+	relocated_clear(&memory);
+	cr_expect(version_host_copy_bytes(v1) == 0 && ledger.host->used == 0);
+	cr_expect_eq(registry_counts(ledger.registry).host_copies, 0);
+	cr_expect_eq(registry_counts(ledger.registry).fds, SEGMENTS + 1);
+}
+
 RelocationTest(what_another_version_holds_stays_where_it_is)
 {
 	struct segment *shared = part()->segments[0].segment;
@@ -210,6 +265,39 @@ RelocationTest(each_tier_comes_back)
 	comes_back_on(ON_FILES);
 	go(ON_DEVICE, ledger.gpu);
 	comes_back_on(ON_DEVICE);
+}
+
+RelocationTest(a_restart_finds_both_places)
+{
+	const struct version *again;
+
+	go(ON_HOST, ledger.host);
+	go_back_with_copy();
+	comes_back_on(ON_DEVICE);
+	again = back_find("m@v1");
+	cr_expect_eq(version_host_copy_bytes(again), part()->bytes);
+	cr_expect_eq(again->replicas[0].spares[1].segment->fd, FAKE_FD(part()->spares[1].segment->name));
+	cr_expect_eq(registry_counts(back.registry).host_copies, 1);
+	cr_expect_eq(device_find(&back.devices, "host")->used, SEGMENTS * SEGMENT_BYTES);
+}
+
+/* It costs nothing but itself, and its other descriptors leave the store. */
+RelocationTest(a_host_copy_that_is_not_whole_is_dropped)
+{
+	const struct version *again;
+
+	go(ON_HOST, ledger.host);
+	go_back_with_copy();
+	fake_missing[0] = part()->spares[1].segment->name;
+	fake_taken = 0;
+	back_from_ledger();
+	fake_missing[0] = 0;
+	again = back_find("m@v1");
+	cr_assert(again && again->state == VERSION_READY);
+	cr_expect_eq(version_host_copy_bytes(again), 0);
+	cr_expect_eq(fake_taken, SEGMENTS + 1);
+	cr_expect_eq(device_find(&back.devices, "host")->used, 0);
+	cr_expect_eq(back.lost, 0);
 }
 
 /* A gpuwmd of before tiers would hand memfds out as memory of a GPU: names of 0 stop it. */
