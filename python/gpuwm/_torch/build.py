@@ -142,7 +142,7 @@ def made_empty(
     lost: says what of the first one has no values and gets none. stacklevel: of the warning, as if
     the caller warned."""
     try:
-        with init.empty_init():
+        with init.emptying(init.Emptied(decides=False)):
             made = make()
         why = lost(made)
         if why is None:

@@ -39,9 +39,11 @@ class NeedsMemory(errors.Unsupported):
 @dataclasses.dataclass
 class Emptied:
     """Which parameters a context takes the memory of: those of `smallest` bytes and more.
-    parameters: those whose memory it took."""
+    parameters: those whose memory it took. decides: whether code may decide something by where a
+    parameter is."""
 
     smallest: int = 0
+    decides: bool = True
     parameters: list[nn.Parameter] = dataclasses.field(default_factory=list)
 
 
@@ -73,7 +75,7 @@ def empty_init() -> Iterator[None]:
 
     Contexts nest. Only the thread that entered is affected, so that thread builds the model. If a
     model that was built in this way is called before it is bound, it raises Unbound. Raises
-    Unsupported if `__init__` asks a parameter for its values, or decides by its device.
+    Unsupported if `__init__` asks a parameter for its values.
     """
     with emptying(Emptied()):
         yield
@@ -118,15 +120,17 @@ class _NoValues(TorchFunctionMode):
     """Makes filling a tensor without memory do nothing, at once. torch would compute shapes for it,
     with parts of itself that take half a second to import.
 
-    Raises NeedsMemory if code decides by where a parameter is, and if torch computes values of a
-    tensor without memory. If the other operand is on the CPU, torch.mm, torch.addmm, Tensor.div_
-    and others (of torch 2.13) do so without an error, and the result is whatever was in memory."""
+    Raises NeedsMemory if code decides by where a parameter is, unless it may, and if torch computes
+    values of a tensor without memory. If the other operand is on the CPU, torch.mm, torch.addmm,
+    Tensor.div_ and others (of torch 2.13) do so without an error, and the result is whatever was in
+    memory."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _PLACES and args[0].is_meta:
+        context = _thread.contexts[-1] if _thread.contexts else None
+        if func in _PLACES and context and not context.decides and args[0].is_meta:
             _check_decision(_PLACES[func], sys._getframe(1))
         if getattr(func, "__name__", "") in _FILLS:
             target = args[0] if args else kwargs.get("tensor")
