@@ -1371,7 +1371,8 @@ int gpuwm_verify_source(struct gpuwm_client *client, const char *ref, const char
  *
  * Returns 0, and sets ret_jobs and *ret_count to the numbers of the jobs, for gpuwm_job_wait: one for
  * each part that moves. The version has moved when all of them are done; if one fails, the version
- * stays where it was. There are none if the version lies there already.
+ * stays where it was. There are none if the version lies there already, or has a host copy and lies on
+ * host when the call returns, or while the move waits until gpuwmd has closed other host copies (`moving` in `list`).
  *
  * Fails with
  *   -ENOENT  There is no such version.

@@ -501,8 +501,9 @@ class Client:
 
     def demote(self, ref: str, tier: str) -> builtins.list[Job]:
         """Moves a version without leases and pins to the tier "host" (host memory) or "files" (no
-        memory: it can be loaded again from its source). Returns a job for each part that moves;
-        none if the version lies there already. It keeps its name, id and aliases. attach brings it
+        memory: it can be loaded again from its source). Returns a job for each part that moves.
+        There are none if the version lies there already or has a host copy, or while the move
+        waits for room (`moving` in list()). It keeps its name, id and aliases. attach brings it
         back."""
         return self._moves("demote", ref, lib.maybe_text(tier, "tier"))
 
