@@ -1,4 +1,4 @@
-#include "listener.h"
+#include "places.h"
 
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>

@@ -1,4 +1,4 @@
-#include "listener.h"
+#include "places.h"
 
 #include "../base/clock.h"
 
@@ -214,6 +214,17 @@ unsigned places_count(struct places *places)
 
 	pthread_mutex_lock(&places->lock);
 	count = places->count;
+	pthread_mutex_unlock(&places->lock);
+	return count;
+}
+
+unsigned places_known(struct places *places)
+{
+	unsigned count = 0;
+
+	pthread_mutex_lock(&places->lock);
+	for (const struct place *at = places->first; at; at = at->next)
+		count += at->link != NULL;
 	pthread_mutex_unlock(&places->lock);
 	return count;
 }

@@ -133,9 +133,6 @@ struct peer_verify *peer_verify_end(struct peer_verify *verify);
  *
  * Serving the next taker of a chain: a loader that takes a version listens, and serves the pieces that it has already. */
 
-/* Connections at a time. In a chain there are two for each of 64 parts, or one and PEER_LANES_OF_LOAD for all of them. Further takers are refused, and ask the first
- * node again; but a connection that has not proved who it is makes room. */
-#define PEER_SERVE_MAX 144
 /* How long a loader that has everything waits for the takers that it serves. They are a few pieces behind. A taker that is further
  * behind goes on at another node. */
 #define PEER_LINGER_MS 10000

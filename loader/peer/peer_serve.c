@@ -1,11 +1,13 @@
 #include "peer_part.h"
 
 #include "../../base/clock.h"
+#include "../../peer/places.h"
 #include "../../peer/port.h"
 #include "../../peer/serve.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,17 +17,6 @@
 #include <unistd.h>
 
 #define LOOK_MS 50 /* how soon it sees that it is to end */
-
-struct place {
-	struct peer_serve *serve;
-	pthread_t thread;
-	bool used; /* the thread is to be joined */
-	atomic_bool ended;
-	uint64_t number; /* of the connection: the oldest one has the smallest */
-	int fd; /* under the lock; the link has a descriptor of its own */
-	struct link *
-		link; /* under the lock; NULL: the other side has not proved who it is, or the link has ended */
-};
 
 struct peer_serve {
 	struct peer_keys *keys;
@@ -39,12 +30,10 @@ struct peer_serve {
 	struct takers *takers; /* one takes from here; the others are sent on to it */
 	int listener;
 	unsigned port;
-	uint64_t connections; /* that were accepted */
 	pthread_t thread;
 	bool listening;
 	atomic_bool ending;
-	pthread_mutex_t lock;
-	struct place places[PEER_SERVE_MAX];
+	struct places places;
 };
 
 /* ---- the source ------------------------------------------------------------ */
@@ -101,18 +90,13 @@ static const struct serve_source source = {
 
 /* ---- connections ----------------------------------------------------------- */
 
-static void show_link(struct place *place, struct link *link)
-{
-	pthread_mutex_lock(&place->serve->lock);
-	place->link = link;
-	if (link && atomic_load(&place->serve->ending))
-		link_interrupt(link);
-	pthread_mutex_unlock(&place->serve->lock);
-}
+struct connection {
+	struct peer_serve *serve;
+	struct place *place;
+};
 
-static void serve_node(struct place *place, struct link *link)
+static void serve_node(struct peer_serve *serve, struct link *link)
 {
-	struct peer_serve *serve = place->serve;
 	const struct server server = {
 		.source = &source,
 		.user = serve,
@@ -134,87 +118,62 @@ static void serve_node(struct place *place, struct link *link)
 }
 
 /* What goes wrong on a connection is the taker's to tell. */
-static void *serve_one(void *user_data)
+static void serve_accepted(struct peer_serve *serve, struct place *place, int fd)
 {
-	struct place *place = user_data;
-	int fd = fcntl(place->fd, F_DUPFD_CLOEXEC, 0);
-	struct error unused;
+	struct error error;
 	struct link *link;
 
-	if (fd >= 0 && link_accept(place->serve->keys, fd, LINK_HANDSHAKE_MS, &link, &unused) == 0) {
-		show_link(place, link);
-		serve_node(place, link);
-		show_link(place, NULL);
-		link_close(link);
-	}
-	pthread_mutex_lock(&place->serve->lock);
-	close(place->fd);
-	place->fd = -1;
-	pthread_mutex_unlock(&place->serve->lock);
-	atomic_store(&place->ended, true);
+	if (link_accept(serve->keys, fd, LINK_HANDSHAKE_MS, &link, &error) < 0)
+		return;
+	if (places_know(&serve->places, place, link, &error) == 0)
+		serve_node(serve, link);
+	else
+		serve_refuse(link, &error);
+	places_forget(&serve->places, place);
+	link_close(link);
+}
+
+static void *serve_one(void *user_data)
+{
+	struct connection connection = *(struct connection *)user_data;
+	const int own = connection.place->fd;
+	/* The link's; the place's own stays, for whoever ends the connection. */
+	int fd = fcntl(own, F_DUPFD_CLOEXEC, 0);
+
+	free(user_data);
+	if (fd >= 0)
+		serve_accepted(connection.serve, connection.place, fd);
+	/* When all places are given up, the process may exit, and OpenSSL ends with it. */
+	OPENSSL_thread_stop();
+	places_give(&connection.serve->places, connection.place);
+	close(own);
 	return NULL;
 }
 
-static void empty(struct place *place)
+/* Returns whether a thread has the connection now. */
+static bool serve_begun(struct peer_serve *serve, struct place *place)
 {
-	pthread_join(place->thread, NULL);
-	place->used = false;
-}
+	struct connection *connection = malloc(sizeof(*connection));
+	pthread_t thread;
 
-/* Takes a place whose thread has ended, or that nobody had. Returns NULL if there is none. */
-static struct place *free_place(struct peer_serve *serve)
-{
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
-		struct place *place = &serve->places[i];
-
-		if (place->used && !atomic_load(&place->ended))
-			continue;
-		if (place->used)
-			empty(place);
-		return place;
-	}
-	return NULL;
-}
-
-/* A node proves who it is within milliseconds. So whoever has been silent for the longest time makes room for a newcomer. Returns its place, or
- * NULL if all have proved who they are. */
-static struct place *take_from_stranger(struct peer_serve *serve)
-{
-	struct place *oldest = NULL;
-
-	pthread_mutex_lock(&serve->lock);
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
-		struct place *place = &serve->places[i];
-
-		if (!place->link && place->fd >= 0 && (!oldest || place->number < oldest->number))
-			oldest = place;
-	}
-	if (oldest)
-		shutdown(oldest->fd, SHUT_RDWR);
-	pthread_mutex_unlock(&serve->lock);
-	if (oldest)
-		empty(oldest);
-	return oldest;
+	if (!connection)
+		return false;
+	*connection = (struct connection){serve, place};
+	if (pthread_create(&thread, NULL, serve_one, connection) == 0)
+		return pthread_detach(thread) == 0;
+	free(connection);
+	return false;
 }
 
 static void serve_new(struct peer_serve *serve, int fd)
 {
-	struct place *place = free_place(serve);
+	const struct origin origin = origin_of(fd);
+	struct place *place = places_take(&serve->places, fd, &origin);
 
-	if (!place)
-		place = take_from_stranger(serve);
-	if (!place) {
-		close(fd);
+	if (place && serve_begun(serve, place))
 		return;
-	}
-	place->serve = serve;
-	place->fd = fd;
-	place->number = serve->connections++;
-	atomic_store(&place->ended, false);
-	place->used = pthread_create(&place->thread, NULL, serve_one, place) == 0;
-	if (place->used)
-		return;
-	place->fd = -1;
+	if (place)
+		places_give(&serve->places, place);
 	close(fd);
 }
 
@@ -278,10 +237,8 @@ int peer_serve_begin(struct peer_keys *keys, const struct peer_settings *setting
 	serve->settings = settings;
 	serve->offer = offer;
 	serve->parts = parts;
-	pthread_mutex_init(&serve->lock, NULL);
+	places_begin(&serve->places);
 	peer_serve_describe(serve);
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
-		serve->places[i].fd = -1;
 	serve->takers = takers_new(TAKERS_DEFAULT);
 	serve->listener = port_open(settings->listen, true, &serve->port, error);
 	r = serve->listener < 0 ? serve->listener : 0;
@@ -308,13 +265,7 @@ unsigned peer_serve_port(const struct peer_serve *serve)
 
 unsigned peer_serve_count(struct peer_serve *serve)
 {
-	unsigned count = 0;
-
-	pthread_mutex_lock(&serve->lock);
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
-		count += serve->places[i].link != NULL;
-	pthread_mutex_unlock(&serve->lock);
-	return count;
+	return places_known(&serve->places);
 }
 
 struct peer_serve *peer_serve_end(struct peer_serve *serve)
@@ -324,22 +275,11 @@ struct peer_serve *peer_serve_end(struct peer_serve *serve)
 	atomic_store(&serve->ending, true);
 	if (serve->listening)
 		pthread_join(serve->thread, NULL);
-	pthread_mutex_lock(&serve->lock);
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
-		if (serve->places[i].link)
-			link_interrupt(serve->places[i].link);
-		else if (serve->places[i].fd >= 0)
-			shutdown(serve->places[i].fd, SHUT_RDWR);
-	}
-	pthread_mutex_unlock(&serve->lock);
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++) {
-		if (serve->places[i].used)
-			pthread_join(serve->places[i].thread, NULL);
-	}
+	places_clear(&serve->places);
 	if (serve->listener >= 0)
 		close(serve->listener);
 	takers_free(serve->takers);
-	pthread_mutex_destroy(&serve->lock);
+	places_end(&serve->places);
 	free(serve);
 	return NULL;
 }

@@ -92,7 +92,7 @@ int peer_take(struct link *link, const struct peer_taking *taking, struct peer_e
 #define PEER_REDIRECTS_MAX 64
 
 /* Connections by TLS of one load, which its parts share; each part has one at least. With those of the parts themselves a load of up to 64 ranks
- * has at most 128, which is what a node may have (PLACES_PER_NODE_MAX in peer/listener.h, and PEER_SERVE_MAX). */
+ * has at most 128, which is what a node may have (PLACES_PER_NODE_MAX in peer/places.h). */
 #define PEER_LANES_OF_LOAD 16
 
 struct peer_fetch {

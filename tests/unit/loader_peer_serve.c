@@ -4,13 +4,17 @@
 
 #include "loader/peer/peer_part.h"
 #include "peer/exchange.h"
-#include "peer/listener.h"
+#include "peer/places.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#define NOBODY 65534
 
 static const struct wanted node = {.names = "DNS:node.example,IP:127.0.0.1", .begins = -60, .ends = 3600};
 
@@ -96,16 +100,60 @@ Test(peer_serve, refuses_a_node_that_is_not_named)
 	cr_expect(strstr(error.message, "has none of the names that may take"), "%s", error.message);
 }
 
+#define MANY (3 * PLACES_UNKNOWN_MAX)
+
 Test(peer_serve, strangers_make_room_for_a_node)
 {
-	int fds[PEER_SERVE_MAX];
+	int fds[MANY];
 
 	serve_to("*.example");
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
+	for (unsigned i = 0; i < MANY; i++)
 		fds[i] = plain_connect(peer_serve_port(serve));
 	cr_expect_eq(greet(), 0, "%s", error.message);
-	for (unsigned i = 0; i < PEER_SERVE_MAX; i++)
+	for (unsigned i = 0; i < MANY; i++)
 		close(fds[i]);
+}
+
+/* As a child, since a thread's own uid would be that of this process. Returns it when it is connected; it stays until it is killed. */
+static pid_t flood_as(uid_t uid)
+{
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	cr_assert_eq(pipe(ready), 0);
+	child = fork();
+	if (child == 0) {
+		if (setresuid(uid, uid, uid) != 0)
+			_exit(1);
+		for (unsigned i = 0; i < MANY; i++)
+			plain_connect(peer_serve_port(serve));
+		(void)!write(ready[1], "", 1);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	cr_expect_eq(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return child;
+}
+
+/* Whoever floods the port takes the places of its own user: a connection that came before all of them stays. */
+Test(peer_serve, a_flood_of_one_user_costs_no_other_user_a_place)
+{
+	struct pollfd silent = {.events = POLLIN};
+	pid_t flood;
+
+	if (getuid() != 0)
+		cr_skip("only root can be another user");
+	serve_to("*.example");
+	silent.fd = plain_connect(peer_serve_port(serve));
+	flood = flood_as(NOBODY);
+	cr_expect_eq(greet(), 0, "so all that came before it were accepted: %s", error.message);
+	cr_expect_eq(poll(&silent, 1, 0), 0, "it was not ended");
+	close(silent.fd);
+	kill(flood, SIGKILL);
+	waitpid(flood, NULL, 0);
 }
 
 /* Each part has a connection of its own, and a lane at least; and somebody asks questions beside. */
@@ -113,7 +161,6 @@ Test(peer_serve, has_places_for_a_load_of_as_many_parts_as_may_be)
 {
 	const unsigned connections = 2 * PARTS_PER_VERSION_MAX;
 
-	cr_expect_lt(connections, PEER_SERVE_MAX);
 	cr_expect_lt(connections, PLACES_PER_NODE_MAX);
 	cr_expect_lt(connections, PLACES_MAX);
 }
