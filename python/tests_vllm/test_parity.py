@@ -36,6 +36,8 @@ def test_builder_and_others_have_what_vllm_has(daemon: Daemon, start: Start, nam
     for engine in (builder, other):
         assert engine.ask("shared"), "no parameter lies in the version"
     assert "had other values than" not in other.text()
+    for engine in (builder, other):
+        assert "gets other memory" not in engine.text()  # what the loader itself holds is no alias
 
 
 # compilation_config is no part of a version's key: how an engine computes is its own choice

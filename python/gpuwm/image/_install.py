@@ -134,7 +134,7 @@ def installed(
                     problems = _look(matching, record, tree, memory)
                 if problems:
                     raise _error(model, mapping, problems)
-                aliases.warn(_others(model, record, matching))
+                aliases.warn(_others(model, record, matching, memory))
                 aliases.warn(_unlike(model, mapping, matching))
                 _apply(matching, model, mapping)
         except BaseException:
@@ -148,7 +148,7 @@ def installed(
         return _finish(mapping, model, record, memory, matching, guard)
 
 
-def _others(model: nn.Module, record: Record, matching: Matching) -> list[str]:
+def _others(model: nn.Module, record: Record, matching: Matching, memory: Memory) -> list[str]:
     """What has memory of tensors that are about to be exchanged, and is not exchanged itself."""
     moved = [
         aliases.Moved(record.tensors[at].name, tensor, tensor)
@@ -158,7 +158,8 @@ def _others(model: nn.Module, record: Record, matching: Matching) -> list[str]:
 
     def known() -> Iterator[torch.Tensor]:
         graph = Graph(model, record.opaque, record.ignored)
-        return (leaf.tensor for leaf in graph.leaves if leaf.parts is None)
+        yield from (leaf.tensor for leaf in graph.leaves if leaf.parts is None)
+        yield from memory.copies()  # which the module has already, if post-processing ran on them
 
     return aliases.others_of(moved, known)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -70,6 +70,10 @@ class Memory:
     def shared(self) -> Sequence[torch.Tensor]:
         """The version's tensors that are not copied."""
         return [t for name, t in self._sources.items() if name not in self._private]
+
+    def copies(self) -> Collection[torch.Tensor]:
+        """The private copies that were made, as bytes."""
+        return self._copies.values()
 
     def let_go(self) -> None:
         """Keeps no copies any more: the module has them. Cycles keep this object for a while."""
