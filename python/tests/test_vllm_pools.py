@@ -37,12 +37,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def entered(monkeypatch: pytest.MonkeyPatch, tag: str | None) -> None:
+OF_ONE = (SimpleNamespace(id=POOL), object())
+OF_SEVERAL = [(SimpleNamespace(id=(0, 7)), object()), OF_ONE]  # newer releases: the last is entered
+
+
+def entered(monkeypatch: pytest.MonkeyPatch, tag: str | None, pools: Any = OF_ONE) -> None:
     """tag: of the pool; "default": there were pools, and none is entered; None: there was none."""
-    allocator = SimpleNamespace(
-        current_tag=tag,
-        allocator_and_pools={"weights": (SimpleNamespace(id=POOL), object())},
-    )
+    allocator = SimpleNamespace(current_tag=tag, allocator_and_pools={"weights": pools})
     module: Any = ModuleType("vllm.device_allocator.cumem")
     module.CuMemAllocator = SimpleNamespace(
         instance=None if tag is None else allocator, default_tag="default"
@@ -69,6 +70,14 @@ def test_the_pool_is_left_while_the_model_is_loaded(
 ) -> None:
     pools.outside(configured, lambda: calls.append("load"))
     assert calls == expected
+
+
+def test_of_several_pools_of_a_tag_the_last_is_left(
+    monkeypatch: pytest.MonkeyPatch, calls: list[Any]
+) -> None:
+    entered(monkeypatch, "weights", OF_SEVERAL)
+    pools.outside(config(True), lambda: calls.append("load"))
+    assert calls == LEFT
 
 
 @pytest.mark.parametrize("tag", ["default", None])

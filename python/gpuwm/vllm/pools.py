@@ -37,7 +37,9 @@ def _entered() -> Any:
     allocator = CuMemAllocator.instance
     if allocator is None or allocator.current_tag == CuMemAllocator.default_tag:
         return None  # vLLM gives each of its pools another tag
-    pool, _ = allocator.allocator_and_pools[allocator.current_tag]
+    found = allocator.allocator_and_pools[allocator.current_tag]
+    # Newer releases keep all pools of a tag, and enter the last one.
+    pool, _ = found[-1] if isinstance(found, list) else found
     return pool
 
 
