@@ -55,6 +55,7 @@ tell_the_others: Callable[[str], None]
 computed: Sequence[torch.Tensor]
 encoder: Callable[..., None]
 features: torch.Tensor
+idle: Callable[[], bool]
 image: torch.Tensor
 keys: Sequence[bytes]
 queue_id: str

@@ -24,6 +24,7 @@ import kv
 import kv_faults
 import parking
 import parts
+import quantised
 import ranks
 import running
 import standing
@@ -51,6 +52,8 @@ PARTS: dict[str, tuple[Any, int, str]] = {
     "kv-graphs": (kv.kv_graphs, 300, "KV, compiled, with full graphs"),
     "kv-sleep": (kv.kv_sleep, 120, "KV, and an engine that sleeps and wakes"),
     "kv2": (kv.kv2, 300, "KV from an engine on one GPU to an engine on the other"),
+    "quantised": (quantised.integers_served, 200, "small models of quantised integers, eager"),
+    "quantised-floats": (quantised.floats_served, 200, "small models of floats of 4 and 8 bits"),
     "tp2": (ranks.tp2, 200, "two ranks, eager"),
     "tp2-cut": (ranks.tp2_cut, 300, "two ranks, from checkpoints that were cut for them"),
     "tp2-graphs": (ranks.tp2_graphs, 260, "two ranks, default compilation and graphs"),

@@ -380,6 +380,21 @@ def test_other_weights_after_a_wake_fail_the_part(tmp_path: pathlib.Path) -> Non
     assert "FAILED tight-1, awake again" in text.replace("park-small-", "")
 
 
+# ---- quantised checkpoints ----------------------------------------------------------------------
+
+
+def test_quantised_checkpoints_are_served(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("torch")
+    plain = tmp_path / "state" / "models" / "tiny"
+    plain.mkdir(parents=True)
+    weight = numpy.zeros((256, 256), numpy.float32)
+    save_file({"model.layers.0.mlp.up_proj.weight": weight}, plain / "model.safetensors")
+    (plain / "config.json").write_text("{}")
+    status, text, _ = driver(tmp_path, "quantised", "quantised-floats")
+    assert status == 0, text
+    assert text.count("built: ['built']") == text.count("attached: ['attached']") == 8
+
+
 # ---- a trainer ----------------------------------------------------------------------------------
 
 
