@@ -16,7 +16,7 @@ DOCUMENT = ROOT / "docs" / "engines.md"
 BEGIN, END = "<!-- begin: scripts/engines table -->\n", "<!-- end: scripts/engines table -->\n"
 TITLES = {"vllm": "vLLM", "sglang": "SGLang"}
 # What ran on a GPU, with figures in docs/benchmarks.md. No program can know that.
-ON_GPUS = {"vllm": {"0.25.1"}, "sglang": {"0.5.16"}}
+ON_GPUS = {"vllm": {"0.25.1", "0.33.0"}, "sglang": {"0.5.16"}}
 # What each column needs of the plugin: its modules, and all that these import. An engine that
 # attaches runs the modules of `_NEXT` besides.
 _NEXT = "postprocess"
