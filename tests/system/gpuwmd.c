@@ -300,18 +300,21 @@ void loaders_kill(struct gpuwmd *d, int signal_number)
 
 /* ---- stopping --------------------------------------------------------- */
 
-/* Descriptors of the versions that are there: an index and segments a part. */
+/* Descriptors of the versions that are there: an index and segments a part, and those segments again in a host copy. */
 static size_t fds_held(struct gpuwmd *d)
 {
 	json_t *answer = query(d->admin, "list", NULL), *entry, *part;
 	size_t i, j, count = 0;
 
 	json_array_foreach(json_object_get(answer, "versions"), i, entry) {
+		const bool copied = json_object_get(entry, "host_copy_bytes");
+
 		json_array_foreach(json_object_get(entry, "parts"), j, part) {
 			const char *state = json_string_value(json_object_get(part, "state"));
+			const size_t segments = (size_t)json_integer_value(json_object_get(part, "segments"));
 
 			if (state && strcmp(state, "failed") != 0)
-				count += 1 + (size_t)json_integer_value(json_object_get(part, "segments"));
+				count += 1 + segments + (copied ? segments : 0);
 		}
 	}
 	json_decref(answer);
