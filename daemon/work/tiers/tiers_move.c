@@ -60,19 +60,26 @@ static void on_stored(void *data, const struct error *error)
 		waiters_wake(work->clients, WAIT_STORED, NULL);
 }
 
-/* Returns what is to be stored, and makes move->removal. NULL: out of memory. */
-static struct store_batch *make_batches(struct tier_move *move)
+/* Makes move->removal, for the memory that the version leaves. Returns false if memory is out. */
+static bool make_removal(struct tier_move *move)
 {
-	struct keeping *keeping = move->work->keeping;
-	struct store_batch *batch = keeping_batch_new(keeping, move->fds);
 	uint64_t old = 0;
 
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		if (move->memory[i].moves)
 			old += move->version->replicas[i].segment_count;
 	}
-	move->removal = keeping_batch_new(keeping, old);
-	if (!batch || !move->removal)
+	move->removal = keeping_batch_new(move->work->keeping, old);
+	return move->removal;
+}
+
+/* Returns what is to be stored, and makes move->removal. NULL: out of memory. */
+static struct store_batch *make_batches(struct tier_move *move)
+{
+	struct keeping *keeping = move->work->keeping;
+	struct store_batch *batch = keeping_batch_new(keeping, move->fds);
+
+	if (!make_removal(move) || !batch)
 		return store_batch_free(batch);
 	for (uint32_t i = 0; i < move->part_count; i++) {
 		for (uint32_t k = 0; k < move->memory[i].count; k++) {
@@ -187,11 +194,9 @@ int tiers_start(struct tier_move *move, struct error *error)
 /* A move onto host copies copies nothing: the store has their descriptors, and the state follows at once. */
 static void tiers_conclude_empty(struct tier_move *move)
 {
-	struct store_batch *batch = keeping_stores(move->work->keeping) ? make_batches(move) : NULL;
 	struct error error;
 
-	store_batch_free(batch);
-	if (keeping_stores(move->work->keeping) && !batch) {
+	if (keeping_stores(move->work->keeping) && !make_removal(move)) {
 		error_set(&error, -ENOMEM, NULL, "gpuwmd is out of memory");
 		fail_with(move, &error);
 	} else if (tiers_commit(move, &error) < 0) {
