@@ -67,7 +67,7 @@ static int charge_part(struct tier_move *move, uint32_t i, struct error *error)
 	r = budget_charge(memory->onto, part_needs(move, i), &memory->charge, error);
 	if (r < 0 || tier_has_memory(move->from) || version->by_operator)
 		return r;
-	/* Who parked had it on the device before, and does not lose it by what the owner has made since. */
+	/* A worker that parked had the version on the device before. What its owner has made since can't keep it from coming back. */
 	return version->waking > 0
 		       ? budget_adopt_user(&memory->charge, move->work->ledger->quota, version->owner, error)
 		       : budget_charge_user(&memory->charge, move->work->ledger->quota, version->owner, error);

@@ -39,7 +39,7 @@ struct needs {
 	uint32_t count;
 };
 
-/* Who waits first on each device, and what would be left if it went. */
+/* A device, and what the lease that waits first for it lacks there, or leaves besides. */
 struct head {
 	const struct device *device;
 	uint64_t

@@ -32,8 +32,8 @@ PATH = "/gpuwm/engine"  # at the engine's port: {"pid": …}
 LINE_MAX = 1 << 16  # bytes of a request or an answer
 # How long requests in flight may take to end, with mode WAIT.
 DRAIN_S = 600.0
-# How long an engine may take besides: to free a KV cache takes milliseconds, and the weights of a
-# wake may come from a disk for minutes (gpuwm.vllm.sleep_mode.WAKE_S).
+# How long an engine may take besides. It frees a KV cache within milliseconds. When it wakes, its
+# weights may have to be read from a disk, which takes minutes (gpuwm.vllm.sleep_mode.WAKE_S).
 PARK_S, WAKE_S = 60.0, 360.0
 ASK_S = 10.0  # for the pid
 
