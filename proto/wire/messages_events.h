@@ -103,8 +103,8 @@ struct audit_event {
 	const char *command, *unit, *method, *model, *tag, *what, *code, *message;
 };
 
-extern const struct message_form
-	event_wanted; /* for users who have awake leases there, operators and observers */
+/* For users who have awake leases there, operators and observers. */
+extern const struct message_form event_wanted;
 struct wanted_event {
 	const char *device;
 	uint64_t bytes; /* that have to come from awake leases */
