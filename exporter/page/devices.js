@@ -69,8 +69,9 @@ function pieces_of(state, device) {
   const all = totals_on(state, device.device);
   const {regions, copies} = all;
   const own = all.bytes - all.shared_bytes;
+  const rooms = device.rooms || 0; // gpuwmd leaves it out where there are none
   const versions = in_legend(parts.map(version_piece), own, all.versions);
-  const named = own + regions + copies + device.contexts + device.rooms + device.still_mapped;
+  const named = own + regions + copies + device.contexts + rooms + device.still_mapped;
   const rest = Math.max(0, device.used - named);
   const shared = shared_on(state, all.shared_bytes, rest);
   const sees_all = state.totals.workers !== undefined;
@@ -80,7 +81,7 @@ function pieces_of(state, device) {
       piece('regions', regions, 'region'),
       piece('copies by CUDA IPC', copies, 'copy'),
       piece('contexts of loaders', device.contexts, 'context'),
-      piece('room of workers', device.rooms, 'room'),
+      piece('room of workers', rooms, 'room'),
       piece('given up, still mapped', device.still_mapped, 'mapped')].filter((p) => p.bytes > 0)];
 }
 
