@@ -322,6 +322,10 @@ const struct replica *segment_hold_part(const struct segment_hold *hold);
 /* Returns the part of this rank on this device, or NULL. */
 const struct replica *version_replica(const struct version *version, uint32_t rank,
 				      const struct device *device);
+/* Returns the first part of this rank. The others are its replicas, with the same content. */
+const struct replica *version_rank(const struct version *version, uint32_t rank);
+/* Returns whether both versions, which are complete, have the same ranks with the same content: index and bytes. */
+bool version_has_content_of(const struct version *version, const struct version *other);
 /* Moves the version to another state. It must be a move of the picture above (assert). */
 void version_move(struct version *version, enum version_state state);
 /* Lists the descriptors of a part that was checked. They stay the part's. */

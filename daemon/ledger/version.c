@@ -31,6 +31,29 @@ void version_move(struct version *version, enum version_state state)
 	version->state = state;
 }
 
+/* ---- content ---- */
+
+const struct replica *version_rank(const struct version *version, uint32_t rank)
+{
+	const struct replica *part = version->replicas;
+
+	while (part->rank != rank)
+		part++;
+	return part;
+}
+
+bool version_has_content_of(const struct version *version, const struct version *other)
+{
+	uint32_t rank = 0;
+
+	while (version->world == other->world && rank < version->world &&
+	       digest_equal(&version_rank(version, rank)->content, &version_rank(other, rank)->content))
+		rank++;
+	return rank == version->world;
+}
+
+/* ---- what is counted ---- */
+
 void segment_count_hold(struct registry_counts *counts, const struct segment *segment)
 {
 	if (segment_is_shared(segment)) {

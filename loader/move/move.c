@@ -170,10 +170,30 @@ static int check_new(struct move *move)
 
 /* ---- the order ------------------------------------------------------------ */
 
-/* The files, or the nodes that the version came from. */
+/* A version that other nodes have may come from the files of another version of this one, and else from those nodes. */
+static int move_from_nodes(struct move *move)
+{
+	const char *files = move->params->source;
+	int r;
+
+	if (!files)
+		return move_from_peer(move);
+	r = move_from_files(move);
+	if (r == 0)
+		work_note(move->work, "read from %s: another version with these files has the same content",
+			  files);
+	if (!move_files_are_wrong(r))
+		return r;
+	work_note(move->work, "other nodes are asked: another version had the same content in %s, but %s",
+		  files, move->error->message);
+	move_memory_free(move);
+	move->copied = (struct copy_report){0};
+	return move_from_peer(move);
+}
+
 static int move_from_source(struct move *move)
 {
-	return move->params->again ? move_from_peer(move) : move_from_files(move);
+	return move->params->again ? move_from_nodes(move) : move_from_files(move);
 }
 
 /* What brings the bytes from a tier to another one. For files, move_prove proves that they lie there already. */

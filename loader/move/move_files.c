@@ -137,14 +137,18 @@ static int open_files(struct move_files *files)
 	return r;
 }
 
+bool move_files_are_wrong(int r)
+{
+	return r < 0 && r != -ECANCELED && r != -ECONNRESET && r != -ENOMEM && r != -ENOSPC && r != -ENODEV;
+}
+
 /* What a publisher has described is brought back, or compared, whenever anybody asks for it. Then its files may be others, which that user
  * may not read: the user learns that they are others, and no more. What he passes he may read. */
 static int files_say_no_more(const struct move *move, int r)
 {
 	const struct job_move_params *params = move->params;
 
-	if (r == 0 || !params->by_publisher || move->files >= 0 || r == -ECANCELED || r == -ECONNRESET ||
-	    r == -ENOMEM || r == -ENOSPC || r == -ENODEV)
+	if (!move_files_are_wrong(r) || !params->by_publisher || move->files >= 0)
 		return r;
 	log_plain("%s (not told: a publisher has described %s@%s by these files)", move->error->message,
 		  params->model, params->tag);

@@ -83,6 +83,8 @@ int move_back(struct move *move);
 int move_forth(struct move *move);
 int move_from_files(struct move *move);
 int move_from_peer(struct move *move);
+/* Returns whether move_from_files failed because of the files: not because of the job, or of the new memory. */
+bool move_files_are_wrong(int r);
 /* Reads the files, and compares every tensor with the index. Makes no memory. */
 int move_prove(struct move *move);
 

@@ -38,11 +38,14 @@ static int again_look(void *user_data)
 	return work_advance(0, again->work);
 }
 
-/* Returns whether the version may be the one. The server tells a fingerprint if it has computed all sums. */
+/* Returns whether the version may be the one. The server tells a fingerprint if it has computed all sums. If the node is this one, its list
+ * has the version that is to come back, too. */
 static bool may_be(const struct again *again, const struct peer_version *version)
 {
 	const struct job_move_params *params = again->given->params;
 
+	if (version_id_equal(version->version, params->again->version))
+		return false;
 	if (version->world != params->place.world || version->bytes != params->again->bytes)
 		return false;
 	if (version->fingerprint)
@@ -158,7 +161,8 @@ static int again_ask(struct again *again, const struct peer_settings *settings, 
 
 	again->clear = settings->clear;
 	if (r == 0)
-		r = peer_places_find(again->given->params->source, settings, true, &again->places, error);
+		r = peer_places_find(again->given->params->again->source, settings, true, &again->places,
+				     error);
 	again->asking = (struct peer_asking){.keys = again->keys,
 					     .places = &again->places,
 					     .work = again->work,

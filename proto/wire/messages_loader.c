@@ -91,7 +91,9 @@ const struct message_form form_job_verify = {.name = NOTIFY_JOB, .params = &job_
 
 static const struct record_field job_again_rows[] = {
 	FIELD_MAP_MAYBE(struct job_again, peers, struct job_peers, &job_peers_record),
+	FIELD_TEXT(struct job_again, source, PATH_BYTES_MAX),
 	FIELD_TEXT(struct job_again, fingerprint, FINGERPRINT_TEXT),
+	FIELD_ID(struct job_again, version),
 	FIELD_ID(struct job_again, content),
 	FIELD_U64(struct job_again, bytes),
 };
@@ -108,9 +110,9 @@ static int check_job_move(const void *value, struct error *error)
 		return error_set(error, -EINVAL, detail, "a move from \"%.32s\" to \"%.32s\"", params->from,
 				 params->to);
 	}
-	if ((tier_has_memory(from) && tier_has_memory(to)) || params->source)
+	if ((tier_has_memory(from) && tier_has_memory(to)) || params->source || params->again)
 		return 0;
-	return error_set(error, -EINVAL, NULL, "a move from \"%s\" to \"%s\" needs the source of the files",
+	return error_set(error, -EINVAL, NULL, "a move from \"%s\" to \"%s\" needs files or nodes",
 			 params->from, params->to);
 }
 

@@ -72,28 +72,32 @@ struct job_verify_params {
 	bool by_publisher; /* as in a move */
 };
 
-/* Beside these the message has a part: the index, and the segments if both `from` and `to` are tiers with memory. */
 /* The version that other nodes are to have, and how to ask them. */
 struct job_again {
 	const struct job_peers *peers; /* NULL: there are no settings for them any more */
+	const char *source; /* the node that it was taken from, in the form that a load takes */
 	const char *fingerprint;
+	const struct version_id *version; /* this node's, which has nothing to give */
 	const struct digest *content; /* of rank 0 */
 	uint64_t bytes; /* of all ranks */
 };
 
+/* Beside these the message has a part: the index, and the segments if both `from` and `to` are tiers with memory. */
 extern const struct message_form form_job_move;
 struct job_move_params {
 	const char *model, *tag;
 	struct job_place place;
 	const char *from, *to; /* tiers: tier_kind.h */
 	bool keep;
-	const char *source; /* if one of them has no memory */
+	const char *source; /* files, if one of them has no memory; NULL: memory has it, or other nodes */
 	struct {
 		const char *const *items;
 		uint32_t count;
 	} roots;
 	struct load_choice choice;
-	const struct job_again *again; /* of a source that is a peer's */
+	/* Other nodes have the version. `source` is then the files of another version of this node that has the same content: the loader
+	 * reads those first. */
+	const struct job_again *again;
 	/* A publisher has described the version by these files. No link below a root is followed to them, and an error tells nothing of
 	 * what is in them: others may have put files there since which that user may not read. */
 	bool by_publisher;

@@ -294,6 +294,7 @@ void kills_end(struct kills_storm *s)
 	for (uint32_t seed = 1; seed <= KILLS_SEEDS; seed++)
 		version_drop(d, kills_anchor(seed), "v1");
 	give_up_files(s);
+	kills_serves(s); /* a gpuwmd that the last strike told to end may have served until now */
 	gpuwm_close(s->storm.client);
 	s->storm.client = NULL;
 	cr_assert_eq(status_of(d, "versions"), 0);

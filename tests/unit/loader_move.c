@@ -174,7 +174,7 @@ Test(move, files_need_a_source)
 {
 	moved_index(&part);
 	send_move("files", "device", NULL, &part);
-	move_failed("EINVAL", "needs the source of the files");
+	move_failed("EINVAL", "needs files or nodes");
 }
 
 Test(move, host_memory_is_no_tier_below_the_host)

@@ -65,6 +65,6 @@ Test(tier_kind, a_move_names_tiers_and_the_source_of_one_without_memory)
 	cr_expect_str_eq(error.detail, "a tier is \"device\", \"host\" or \"files\"");
 	cr_expect_eq(move("disk", "device", "/m", &error), -EINVAL);
 	cr_expect_eq(move("files", "device", NULL, &error), -EINVAL);
-	cr_expect_str_eq(error.message, "a move from \"files\" to \"device\" needs the source of the files");
+	cr_expect_str_eq(error.message, "a move from \"files\" to \"device\" needs files or nodes");
 	cr_expect_eq(move("files", "device", "/m", &error) | move("host", "files", "/m", &error), 0);
 }

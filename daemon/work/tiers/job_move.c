@@ -34,21 +34,36 @@ void job_move_forget(struct job *job)
 	((struct move_job *)job)->move = NULL;
 }
 
-static const struct description *files_of(const struct tier_move *move)
+/* What the version comes back from, or is compared with: files or nodes. NULL: it moves between memories. */
+static const struct description *source_of(const struct tier_move *move)
 {
 	if (move->describes)
 		return move->describes;
 	return tier_has_memory(move->from) && tier_has_memory(move->to) ? NULL : move->version->description;
 }
 
-/* The first part of a rank; others are its replicas. */
-static const struct replica *version_part_of_rank(const struct version *version, uint32_t rank)
+/* Its maker may know where the other's files are, and nobody else's files decide what the version gets. */
+static bool may_read_files_of(const struct tier_move *move, const struct version *other)
 {
-	const struct replica *part = version->replicas;
+	const struct version *version = move->version;
 
-	while (part->rank != rank)
-		part++;
-	return part;
+	return other->by_operator == version->by_operator &&
+	       (version->by_operator || other->owner == version->owner) &&
+	       sharing_may(move->work, other, version);
+}
+
+/* Returns the files of another version that has the same content, for one that only nodes have: they may be gone, or this node may be
+ * the only one. NULL: there is none. */
+static const struct description *files_of_same(const struct tier_move *move)
+{
+	struct version *other = NULL;
+
+	while ((other = registry_next_version(move->work->ledger->registry, NULL, other))) {
+		if (other->state == VERSION_READY && description_has_files(other->description) &&
+		    version_has_content_of(other, move->version) && may_read_files_of(move, other))
+			return other->description;
+	}
+	return NULL;
 }
 
 static uint64_t bytes_of_ranks(const struct version *version)
@@ -56,7 +71,7 @@ static uint64_t bytes_of_ranks(const struct version *version)
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < version->world; i++)
-		bytes += version_part_of_rank(version, i)->bytes;
+		bytes += version_rank(version, i)->bytes;
 	return bytes;
 }
 
@@ -87,12 +102,16 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 	const struct tier_move *move = job_move_of(job);
 	const struct version *version = move->version;
 	const struct replica *replica = &version->replicas[job->replica];
-	const struct description *files = files_of(move);
+	const struct description *source = source_of(move);
+	const bool of_nodes = source && !description_has_files(source);
+	const struct description *files = of_nodes ? files_of_same(move) : source;
 	const struct job_peers peers = job_peers_of(&config->peers);
 	const struct job_again again = {
 		.peers = peer_settings_on(&config->peers) ? &peers : NULL,
-		.fingerprint = files ? files->fingerprint : NULL,
-		.content = &version_part_of_rank(version, 0)->content,
+		.source = of_nodes ? source->source : NULL,
+		.fingerprint = of_nodes ? source->fingerprint : NULL,
+		.version = &version->id,
+		.content = &version_rank(version, 0)->content,
 		.bytes = bytes_of_ranks(version),
 	};
 	/* Files are compared with the index, wherever the memory lies. */
@@ -103,7 +122,8 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 					 .from = tier_name(from),
 					 .to = tier_name(move->describes ? ON_FILES : move->to),
 					 .keep = job->by_operator && job->devices[0]->context > 0 &&
-						 config->keep_context_s > 0};
+						 config->keep_context_s > 0,
+					 .again = of_nodes ? &again : NULL};
 	static const uint64_t behind_index = 1;
 	uint64_t shared[PART_SEGMENTS_MAX];
 	uint32_t shared_count;
@@ -117,10 +137,9 @@ static size_t job_move_put(struct message_writer *w, const struct job *job, cons
 		params.files = job->publisher_sock >= 0 ? &behind_index : NULL;
 		params.roots.items = (const char *const *)config->roots;
 		params.roots.count = (uint32_t)config->root_count;
-		params.again = files->fingerprint ? &again : NULL;
 	}
 	replica_list(replica, &part);
-	if (files) /* their memory is not needed: the index has the digests */
+	if (source) /* its memory is not needed: the index has the digests */
 		part.segment_count = 0;
 	shared_count = put_twins(&move->memory[job->replica], &part, shared);
 	params.shared.items = shared_count ? shared : NULL;
@@ -163,7 +182,7 @@ static void job_move_end(struct work *work, struct job *job, const struct error 
 		error_set(&unfinished, -EIO, NULL, "gpuwm-loader ended its job without finishing it");
 	if (error && damaged_twin(move, job))
 		sharing_taint_twin(work, move->name, damaged_twin(move, job), error);
-	else if (error && error->code == -EBADMSG && !files_of(move)) /* it has read memory */
+	else if (error && error->code == -EBADMSG && !source_of(move)) /* it has read memory */
 		verify_taint(work, job, move->version, error);
 	moves_stop(work, move->version, error ? error : &unfinished);
 	job_move_forget(job);
@@ -196,7 +215,7 @@ const struct job_actions job_move = {
 static int job_move_fill(struct job *job, struct tier_move *move, uint32_t i)
 {
 	const struct replica *replica = &move->version->replicas[i];
-	const struct description *files = files_of(move);
+	const struct description *source = source_of(move);
 	struct move_job *own = (struct move_job *)job;
 	/* A loader needs a context only where it writes or reads memory of a GPU. */
 	const bool on_gpu = !move->describes && (tier_is_resident(move->to) ||
@@ -211,8 +230,8 @@ static int job_move_fill(struct job *job, struct tier_move *move, uint32_t i)
 	job->world = move->version->world;
 	job->total = replica->bytes;
 	job->by_operator = move->version->by_operator;
-	job->source = own->source = files ? strdup(files->source) : NULL;
-	if (files && !job->source)
+	job->source = own->source = source ? strdup(source->source) : NULL;
+	if (source && !job->source)
 		return -ENOMEM;
 	return device ? job_add_device(job, device) : 0;
 }

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many promotions as keep a reader of files and a copy to a GPU busy; more only take turns. */
+/* As many promotions as keep a reader of files and a copy to a GPU busy; more only take turns. As many more come from other nodes, which
+ * may wait for each other: a node that starts as well has the content when its own files are read. */
 #define RESTORE_AT_ONCE 2
 
 /* ---- the order ---- */
@@ -42,21 +43,22 @@ static bool waits(const struct version *version)
 	return version->restores && !version->restore_failed && version->state == VERSION_READY;
 }
 
-static struct version *next_of(const struct work *work, unsigned *ret_running)
+/* The next one that comes from files, or from nodes. NULL: there is none, or enough of them are on their way. */
+static struct version *next_of(const struct work *work, bool from_files)
 {
 	struct registry *registry = work->ledger->registry;
 	struct version *version = NULL, *next = NULL;
+	unsigned running = 0;
 
-	*ret_running = 0;
 	while ((version = registry_next_version(registry, NULL, version))) {
-		if (!waits(version))
+		if (!waits(version) || description_has_files(version->description) != from_files)
 			continue;
 		if (version->move)
-			++*ret_running;
+			running++;
 		else if (!version->promotion_error && (!next || goes_before(registry, version, next)))
 			next = version;
 	}
-	return next;
+	return running < RESTORE_AT_ONCE ? next : NULL;
 }
 
 /* ---- one version ---- */
@@ -135,7 +137,6 @@ void restore_settle(struct work *work)
 {
 	struct restore *restore = &work->restore;
 	struct version *next;
-	unsigned running;
 
 	if (!work_is_due(work, LATER_RESTORE) || work->draining)
 		return;
@@ -145,7 +146,7 @@ void restore_settle(struct work *work)
 	work_done(work, LATER_RESTORE);
 	if (!restore->left)
 		return;
-	while ((next = next_of(work, &running)) && running < RESTORE_AT_ONCE)
+	while ((next = next_of(work, true)) || (next = next_of(work, false)))
 		promote(work, next);
 	if (note_ends(work) > 0)
 		return;
