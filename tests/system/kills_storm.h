@@ -28,11 +28,7 @@ struct kills_thing {
 	uint32_t seed; /* of what it holds, if it is there */
 	/* of the store, when the change was asked for */
 	uint64_t era;
-	/* A version that was taken from a node has no files: beyond this era its bytes are only where a node has them. */
-	bool taken;
-	uint64_t held; /* KILLS_NEVER: it was demoted */
 };
-#define KILLS_NEVER UINT64_MAX
 
 struct kills_world {
 	struct storm_board board;
@@ -51,8 +47,8 @@ const char *kills_region(unsigned actor, unsigned region);
 /* The folder into which an actor saves versions of this seed; the checkpoint of the seed. */
 const char *kills_save(const struct kills_world *world, unsigned actor, uint32_t seed);
 const char *kills_checkpoint(const struct kills_world *world, uint32_t seed);
-/* The model whose v1 the test loads from that checkpoint, and which nobody retires. When it lies on its device, this world's node has the
- * content of each version that was taken. */
+/* The model whose v1 the test loads from that checkpoint, and which nobody retires. So what was taken from a node comes back from its
+ * files, whatever the only node of this world, gpuwmd itself, has in memory. */
 const char *kills_anchor(uint32_t seed);
 /* What a region that was filled from this seed holds. */
 void kills_fill(unsigned char bytes[KILLS_REGION_BYTES], uint32_t seed);

@@ -9,14 +9,11 @@
 #include <string.h>
 
 #define ID_DIGITS 32
-/* A version that only other nodes have is looked for there for 90 s (loader/peer/peer_again.c), and this world's only node may not have it. */
+/* A take looks for its node for 90 s (PEER_PATIENCE_MS). */
 #define JOBS_MS 120000
 #define SETTLE_MS 60000 /* jobs that go on, versions that come back, on a busy machine */
 
-/* ---- anchors ----------------------------------------------------------------------------
- *
- * The only node of this world is gpuwmd itself. A version that was taken is there as long as that node has its content. After a
- * keeper's death that is so again when the anchors have come back from their files. */
+/* ---- anchors ---------------------------------------------------------------------------- */
 
 static const char *anchor_ref(uint32_t seed)
 {
@@ -33,7 +30,6 @@ void kills_anchors_load(struct kills_storm *s)
 	cr_assert(EVENTUALLY(SETTLE_MS, !tiers_pending(s->storm.d)), "the anchors are not described");
 }
 
-/* After that each version that was taken comes back from this node. */
 static void anchors_come_back(struct kills_storm *s)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
@@ -241,7 +237,6 @@ void kills_check(struct storm *storm)
 	struct kills_storm *s = (struct kills_storm *)storm;
 
 	kills_serves(s);
-	anchors_come_back(s);
 	cr_assert(EVENTUALLY(JOBS_MS, is_idle(s)), "jobs do not end");
 	kills_peer_kill(s);
 	for (unsigned i = 0; i < KILLS_ACTORS; i++) {

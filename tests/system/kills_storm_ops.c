@@ -145,7 +145,6 @@ static int load(struct storm_actor *actor)
 
 	if (version < 0)
 		return -EBUSY;
-	mine[version].taken = false;
 	mine[version].seed =
 		from_save ? (uint32_t)saved + 1 : 1 + (uint32_t)dice_throw(&actor->dice, KILLS_SEEDS);
 	doubt(a, &mine[version]);
@@ -173,42 +172,29 @@ static int take(struct storm_actor *actor)
 	snprintf(source, sizeof source, "peer://127.0.0.1:%u/%s", a->world->port,
 		 ref_of(other, (unsigned)theirs));
 	mine[version].seed = a->world->versions[other][theirs].seed;
-	mine[version].taken = true;
 	doubt(a, &mine[version]);
-	mine[version].held = mine[version].era;
 	r = load_from(a, (unsigned)version, source);
 	CHILD_ASSERT(r != -EBADMSG && r != -EINVAL && r != -EACCES);
 	return answered(&mine[version], r, KILLS_THERE);
-}
-
-/* What was taken from a node lies only on nodes since the keeper died, or since it was demoted to its files, of which it has none. */
-static bool is_on_nodes(const struct actor *a, const struct kills_thing *thing)
-{
-	return thing->taken && thing->held != atomic_load(&a->world->era);
 }
 
 /* One of its own that is there, attached, with all its bytes. */
 static int attach(struct actor *a, int *ret_version, struct gpuwm_mapping **ret_mapping)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
-	struct kills_thing *mine = a->world->versions[a->actor.number], *thing;
-	uint64_t era;
+	const struct kills_thing *mine = a->world->versions[a->actor.number];
 	int r;
 
 	*ret_version = choose(a, mine, KILLS_VERSIONS, KILLS_THERE);
 	if (*ret_version < 0)
 		return -EBUSY;
-	thing = &mine[*ret_version];
 	options.wait_ms = ATTACH_MS;
-	era = atomic_load(&a->world->era);
 	r = MAY_REFUSE(gpuwm_attach(a->actor.client, ref_of(a->actor.number, (unsigned)*ret_version), &options,
 				    ret_mapping),
 		       DEATHS, ENOENT);
 	if (r < 0)
-		return is_on_nodes(a, thing) ? r : may_be_lost(a, r);
-	if (thing->held != KILLS_NEVER) /* the demotion may still be to come */
-		thing->held = era;
-	CHILD_ASSERT(mapping_holds(*ret_mapping, thing->seed));
+		return may_be_lost(a, r);
+	CHILD_ASSERT(mapping_holds(*ret_mapping, mine[*ret_version].seed));
 	return 0;
 }
 
@@ -264,12 +250,8 @@ static int move(struct storm_actor *actor)
 		return -EBUSY;
 	ref = ref_of(actor->number, (unsigned)version);
 	tier = backend() == BACKEND_HOST || dice_percent(&actor->dice, 40) ? "files" : "host";
-	if (dice_percent(&actor->dice, 40)) {
-		r = gpuwm_promote(a->admin, ref, jobs, &count);
-	} else {
-		mine[version].held = KILLS_NEVER;
-		r = gpuwm_demote(a->admin, ref, tier, jobs, &count);
-	}
+	r = dice_percent(&actor->dice, 40) ? gpuwm_promote(a->admin, ref, jobs, &count)
+					   : gpuwm_demote(a->admin, ref, tier, jobs, &count);
 	/* EINVAL: it lies lower. ENOTSUP: it is not described, so that files are no tier of it. */
 	r = may_be_lost(a, MAY_REFUSE(r, DEATHS, ENOENT, EINVAL, ENOTSUP));
 	for (size_t i = 0; r >= 0 && i < count && dice_percent(&actor->dice, 60); i++)
