@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import by_torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from view_models import BUILT, GLOBALS, OUTSIDE, PLACES, UNREACHED, Flat, Mixer
 
@@ -68,6 +69,46 @@ def test_what_was_published_is_bound_elsewhere(name: str, place: str, empty: boo
     gpuwm.publish(Mixer(3, hold), second, bind=False)
     mapping.switch(second)
     assert torch.equal(found(model), found(Mixer(3, hold)))
+
+
+@pytest.fixture
+def always_warned() -> Iterator[None]:
+    """torch says what it says each time, and not only once in a process."""
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+class Closed(torch.Tensor):
+    """It has no storage, and says no to every operation."""
+
+    @staticmethod
+    def __new__(cls) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, (4,), dtype=torch.float32)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError(f"{func} was called")
+
+
+def left_by(transform: Callable[..., Any]) -> torch.Tensor:
+    """What a function of functorch has as its argument. It is none of them when the call is over."""
+    left: list[torch.Tensor] = []
+    transform(lambda value: (left.append(value), value.sum())[1])(torch.ones(4, 4))
+    return left[0]
+
+
+@pytest.mark.usefixtures("always_warned")
+def test_tensors_of_others_are_not_touched(name: str) -> None:
+    model = Mixer(1, PLACES["lent"][0])
+    with FakeTensorMode():
+        others = [torch.empty(4), nn.Parameter(torch.empty(4))]
+    others += [torch._to_functional_tensor(torch.ones(4)), torch.eye(4).to_sparse(), Closed()]
+    others += [left_by(torch.func.grad), left_by(torch.func.vmap), torch.ones(4).to_mkldnn()]
+    waits = torch._lazy_clone(torch.ones(4))  # it gets memory of its own when somebody asks where
+    gpuwm.publish(model, name)
+    assert torch._C._is_cow_tensor(waits)
+    assert len(others) == 8
 
 
 def test_an_abort_leaves_views_views(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,13 +174,12 @@ class _Lenders:
     same memory."""
 
     def __init__(self, crowded: dict[int, _Storage]) -> None:
-        found = [(_address(each.object), each) for each in crowded.values()]
+        found = [(_begin_of(each.object), each) for each in crowded.values()]
         self._sorted = sorted((pair for pair in found if pair[0]), key=lambda pair: pair[0])
 
     def of(self, tensor: torch.Tensor) -> tuple[_Storage, int] | None:
         """The storage that lent the tensor its memory, and where in it the tensor's one begins."""
-        storage = _storage(tensor)
-        if not self._sorted or storage is None or not (address := _address(storage)):
+        if not self._sorted or not (address := _begin(tensor)):
             return None
         at = bisect.bisect_right(self._sorted, address, key=lambda pair: pair[0])
         begin, lender = self._sorted[max(at - 1, 0)]
@@ -189,12 +188,24 @@ class _Lenders:
         return lender, address - begin
 
 
-def _address(storage: torch.UntypedStorage) -> int:
-    """0: it has no memory."""
+def _begin_of(storage: torch.UntypedStorage) -> int:
+    """Where a storage begins that is about to be left. 0: it has no memory."""
+    if storage.device.type == "meta":  # a FakeTensor's, too, which warns if it is asked
+        return 0
     try:
         return int(storage.data_ptr())
     except RuntimeError:  # of a tensor that only stands for one
         return 0
+
+
+def _begin(tensor: torch.Tensor) -> int:
+    """Where the storage begins of any tensor of this process. 0: it has no memory, or is empty. The
+    storage is not asked: a FakeTensor's warns, and one that waits for a write to be copied would be
+    copied."""
+    if _storage(tensor) is None:
+        return 0
+    address: int = torch._C._data_address(tensor)
+    return address - int(tensor.storage_offset()) * tensor.element_size() if address else 0
 
 
 def _look_at(
