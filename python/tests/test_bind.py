@@ -9,6 +9,7 @@ import pytest
 import torch
 from binding_models import Net, Version, addresses, trained, version_of
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 import gpuwm
@@ -373,6 +374,13 @@ def test_sparse_and_quantised_tensors_are_refused_by_name() -> None:
         "class: sparse",
         "class: codes",
     ]
+
+
+def test_fake_tensors_are_refused_by_name() -> None:
+    with FakeTensorMode():
+        model = nn.Linear(2, 3, bias=False)
+    with pytest.raises(bind.BindError, match=r"class: weight is a FakeTensor, not plain data"):
+        bind.bind(version_of(nn.Linear(2, 3, bias=False)), model)
 
 
 class Early(nn.Module):

@@ -15,6 +15,7 @@ import torch
 from conftest import Daemon, by_torch, run_python
 from image_models import Holder, Kernel, Scales, installed, loaded, numbers
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gpuwm
 import gpuwm.image
@@ -110,12 +111,18 @@ def computed() -> torch.Tensor:
     return numbers(2).requires_grad_() * 2
 
 
+def faked() -> torch.Tensor:
+    with FakeTensorMode():
+        return torch.empty(2)
+
+
 UNSTORABLE: dict[str, Callable[[], Any]] = {
     "layout torch.sparse_coo": lambda: numbers(2).to_sparse(),
     "has no memory": lambda: torch.empty(2, device="meta"),
     "a conjugate or negated view": lambda: numbers(2).to(torch.complex64).conj(),
     "computed with gradients": computed,
     "lazy": lambda: nn.UninitializedParameter(),
+    "a FakeTensor of layout .*neither plain data": faked,
 }
 
 

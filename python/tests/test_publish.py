@@ -12,6 +12,7 @@ import torch
 from binding_models import Net, addresses, trained, within
 from conftest import DEVICE, Daemon, by_torch, run_python
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gpuwm
 from gpuwm._publish import publish as publishing
@@ -244,6 +245,8 @@ def _refusals() -> dict[str, tuple[torch.Tensor, str]]:
     deep, slotted = _Quantised(torch.zeros(4)), _Slotted(torch.zeros(4))
     deep.states = {"first": [_State()]}  # type: ignore[attr-defined]
     slotted.states = (torch.ones(2),)
+    with FakeTensorMode():
+        fake = torch.ones(3)
     return {
         "sparse": (torch.eye(3).to_sparse(), "sparse_coo"),
         "meta": (torch.empty(3, device="meta"), "no memory"),
@@ -253,6 +256,7 @@ def _refusals() -> dict[str, tuple[torch.Tensor, str]]:
         "quantised deeply": (deep, "_Quantised.*states"),
         "quantised in a slot": (slotted, "_Slotted.*states"),
         "nested": (torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged), "Nested"),
+        "fake": (fake, "a FakeTensor .*not plain data"),
     }
 
 

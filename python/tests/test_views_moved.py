@@ -92,7 +92,7 @@ class Closed(torch.Tensor):
 
 
 def left_by(transform: Callable[..., Any]) -> torch.Tensor:
-    """What a function of functorch has as its argument. It is none of them when the call is over."""
+    """What a function of functorch had as its argument."""
     left: list[torch.Tensor] = []
     transform(lambda value: (left.append(value), value.sum())[1])(torch.ones(4, 4))
     return left[0]

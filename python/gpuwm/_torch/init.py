@@ -216,12 +216,19 @@ def _on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether its bytes and strides say everything about it. That is not so for quantised, sparse,
-    lazy and wrapped tensors."""
+    lazy and wrapped tensors, and for those that only stand for one."""
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         return False
     if type(tensor) in _PLAIN:
         return True
-    return not (is_lazy(tensor) or _python_dispatch.is_traceable_wrapper_subclass(tensor))
+    if is_lazy(tensor) or _python_dispatch.is_traceable_wrapper_subclass(tensor):
+        return False
+    return not _is_hollow(tensor)
+
+
+def _is_hollow(tensor: torch.Tensor) -> bool:
+    """Whether it says that it has elements on a device, and has no memory there: a FakeTensor."""
+    return bool(tensor.numel()) and not tensor.is_meta and torch._C._data_address(tensor) == 0
 
 
 _PLAIN = (nn.Parameter, torch.Tensor)

@@ -176,7 +176,7 @@ def _addresses(graph: Graph) -> Iterator[str]:
     at = {
         leaf.tensor.data_ptr(): leaf.name
         for leaf in graph.leaves
-        if leaf.parts is None and leaf.tensor.layout is torch.strided and leaf.tensor.numel()
+        if leaf.parts is None and init.is_plain(leaf.tensor) and leaf.tensor.numel()
     }
     at.pop(0, None)  # tensors on meta
     for node in graph.nodes:
