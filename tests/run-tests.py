@@ -161,6 +161,10 @@ FAILS = 'echo "FAILED t.py::b - why"; echo "1 failed, 4 passed in 1s"; exit 1'
 counts("pytest fails", "4 passed, 1 failed", script("Pytest", FAILS), says="t.py::b - why")
 ONCE = 'case $* in *t.py::b*) echo "1 passed in 1s"; exit;; esac;' + FAILS
 counts("pytest passes when repeated", "5 passed, 0 failed", script("Pytest", ONCE), unsteady=1)
+# A parameter's values may have anything in the test's name.
+FAILS = 'echo "FAILED t.py::b[of a tensor - 1] - x[1] - y"; echo "1 failed, 4 passed in 1s"; exit 1'
+ONCE = 'case $* in *"t.py::b[of a tensor - 1]") echo "1 passed in 1s"; exit;; esac;' + FAILS
+counts("pytest passes when repeated by a name with spaces", "5 passed, 0 failed", script("Pytest", ONCE), unsteady=1)
 counts("pytest can't begin", "0 passed, 1 failed", script("Pytest", "echo no module; exit 4"), says="no module")
 ONE = 'echo "== failed"; echo "unit: s/a"; echo "    why"; echo "[ 0:01] all has ended"; echo "9 passed, 1 failed, 2 skipped"; exit 1'
 counts("another check counts", "9 passed, 1 failed, 2 skipped", script("Check", ONE), says="unit: s/a")
