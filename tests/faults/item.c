@@ -15,8 +15,8 @@
 #define SPREAD_MAX 300u
 /* A fault of a program that ends so many processes is told often enough. */
 #define LOSSES_MAX 20u
-/* For writing the report of a round that hangs. */
-#define REPORT_SECONDS 5
+/* For writing the report of a round that hangs. If the signal came while the C library had a lock, the report hangs, too. */
+#define REPORT_SECONDS 30
 
 /* Of this process, for the handler of SIGALRM. */
 static const struct plan *plan_here;
@@ -26,7 +26,6 @@ static struct stack stack_here;
 static void on_alarm(int number)
 {
 	(void)number;
-	signal(SIGALRM, SIG_DFL);
 	alarm(REPORT_SECONDS);
 	round_here.failed = false;
 	round_fail(&round_here, "it hangs: %s", round_here.step);
@@ -134,10 +133,13 @@ int item_run(const struct plan *plan, struct item *item)
 {
 	int r = EXIT_SUCCESS;
 
+	/* The second signal ends the process. */
+	const struct sigaction hung = {.sa_handler = on_alarm, .sa_flags = SA_NODEFER | SA_RESETHAND};
+
 	plan_here = plan;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	signal(SIGALRM, on_alarm);
+	sigaction(SIGALRM, &hung, NULL);
 	round_here = (struct round){
 		.stack = &stack_here, .scenario = &scenarios[item->scenario], .step = "beginning"};
 	if (!stack_make(&stack_here) || !round_begin(&round_here)) {

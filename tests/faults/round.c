@@ -28,7 +28,7 @@ void round_fail(struct round *r, const char *format, ...)
 void step_begin(struct round *r, const char *name)
 {
 	r->step = name;
-	alarm(LIMIT_MS / 1000);
+	alarm(STEP_SECONDS);
 }
 
 /* Codes that would be wrong here: everything that is asked for is there, undamaged, and allowed. */
@@ -259,7 +259,7 @@ static void check_idle(struct round *r)
 	char why[512] = "nobody answers";
 
 	step_begin(r, "waiting until it is idle");
-	if (!EVENTUALLY(LIMIT_MS - 2000, is_idle(r, why, sizeof why)))
+	if (!EVENTUALLY(LIMIT_MS, is_idle(r, why, sizeof why)))
 		round_fail(r, "something is left over: %s", why);
 	alarm(0);
 }
@@ -321,7 +321,7 @@ bool round_begin(struct round *r)
 	if (!round_up(r))
 		return false;
 	step_begin(r, "waiting until it is idle");
-	if (!EVENTUALLY(LIMIT_MS - 2000, figures_take(&idle_base, r->stack) && figures_idle(&idle_base)))
+	if (!EVENTUALLY(LIMIT_MS, figures_take(&idle_base, r->stack) && figures_idle(&idle_base)))
 		round_fail(r, "without a fault, it does not become idle");
 	alarm(0);
 	return !r->failed;

@@ -41,7 +41,9 @@ extern const size_t scenario_count;
 /* Notes the first failure of the round; the caller goes on or returns as it likes. */
 void round_fail(struct round *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The exit status of a process whose step took longer than LIMIT_MS: it has reported. */
+/* A step waits for several things, for each at most LIMIT_MS. */
+#define STEP_SECONDS (4 * LIMIT_MS / 1000)
+/* The exit status of a process whose step took longer: it has reported. */
 #define EXIT_HUNG 42
 
 /* A library call of the scenario: an error is an answer if it says something and is no lie. */

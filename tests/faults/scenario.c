@@ -26,7 +26,7 @@ static void act_start(struct round *r)
 {
 	step_begin(r, "starting");
 	stack_spawn(r->stack);
-	if (!EVENTUALLY(LIMIT_MS - 1000, stack_ended(r->stack) || serves(r->stack)))
+	if (!EVENTUALLY(LIMIT_MS, stack_ended(r->stack) || serves(r->stack)))
 		round_fail(r, "it neither serves nor ends");
 }
 
@@ -34,7 +34,7 @@ static void act_stop(struct round *r)
 {
 	step_begin(r, "stopping");
 	kill(r->stack->keeper, SIGTERM);
-	if (!EVENTUALLY(LIMIT_MS - 1000, stack_ended(r->stack)))
+	if (!EVENTUALLY(LIMIT_MS, stack_ended(r->stack)))
 		round_fail(r, "the keeper does not end");
 }
 
@@ -331,10 +331,10 @@ static void restart_by(struct round *r, void (*strike)(const struct stack *, pid
 	}
 	step_begin(r, "restarting");
 	strike(r->stack, pid);
-	if (!EVENTUALLY(LIMIT_MS - 1000, next_serves(r->stack, pid)))
+	if (!EVENTUALLY(LIMIT_MS, next_serves(r->stack, pid)))
 		round_fail(r, "no gpuwmd comes after the one that ended");
 	step_begin(r, "resuming");
-	if (!r->failed && !EVENTUALLY(LIMIT_MS - 1000, lease_is_back(mapping)))
+	if (!r->failed && !EVENTUALLY(LIMIT_MS, lease_is_back(mapping)))
 		round_fail(r, "the lease does not come back: %s", gpuwm_error()->message);
 	if (!content_is(mapping, CONTENT_ONE))
 		round_fail(r, "the version has wrong bytes");
@@ -403,7 +403,7 @@ static void act_reload(struct round *r)
 {
 	step_begin(r, "reloading");
 	kill(r->stack->keeper, SIGHUP);
-	if (!EVENTUALLY(LIMIT_MS - 1000, has_reloaded(r->stack)))
+	if (!EVENTUALLY(LIMIT_MS, has_reloaded(r->stack)))
 		round_fail(r, "nothing says whether the configuration was read");
 }
 

@@ -134,20 +134,50 @@ bool stack_make(struct stack *s)
 	return false;
 }
 
+/* Calls `each` for every child of the process. */
+static void children_each(pid_t pid, void (*each)(pid_t child, void *user_data), void *user_data)
+{
+	char path[64];
+	FILE *file;
+	int child;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	file = fopen(path, "re");
+	while (file && fscanf(file, "%d", &child) == 1)
+		each(child, user_data);
+	if (file)
+		fclose(file);
+}
+
+static void child_count(pid_t child, void *user_data)
+{
+	(void)child;
+	++*(unsigned *)user_data;
+}
+
+static void child_kill(pid_t child, void *user_data)
+{
+	(void)user_data;
+	kill(child, SIGKILL);
+}
+
 static int entry_remove(const char *path, const struct stat *stat, int type, struct FTW *ftw)
 {
 	(void)stat, (void)type, (void)ftw;
 	return remove(path);
 }
 
+/* A program beside the stack is no keeper's child, and may hang. What a program leaves when it ends becomes a child of this process. */
+static void children_end(void)
+{
+	do {
+		children_each(getpid(), child_kill, NULL);
+	} while (waitpid(-1, NULL, 0) > 0);
+}
+
 void stack_remove(struct stack *s)
 {
-	if (s->keeper > 0) {
-		kill(s->keeper, SIGKILL); /* its gpuwmd goes with it */
-		waitpid(s->keeper, NULL, 0);
-	}
-	while (waitpid(-1, NULL, 0) > 0)
-		;
+	children_end();
 	nftw(s->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -302,17 +332,9 @@ size_t process_fds(pid_t pid)
 
 unsigned process_children(pid_t pid)
 {
-	char path[64];
 	unsigned count = 0;
-	FILE *file;
-	int child;
 
-	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	file = fopen(path, "re");
-	while (file && fscanf(file, "%d", &child) == 1)
-		count++;
-	if (file)
-		fclose(file);
+	children_each(pid, child_count, &count);
 	return count;
 }
 

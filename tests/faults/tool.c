@@ -86,7 +86,7 @@ static int tool_end(struct round *r, pid_t pid)
 {
 	int status = 0;
 
-	if (EVENTUALLY(LIMIT_MS - 1000, has_ended(&pid, &status)))
+	if (EVENTUALLY(LIMIT_MS, has_ended(&pid, &status)))
 		return status;
 	round_fail(r, "%s does not end", r->scenario->words[0]);
 	kill(pid, SIGKILL);
@@ -357,7 +357,7 @@ static void check_fds(struct round *r, pid_t pid)
 {
 	if (fds_expected == 0 && !r->stack->control->struck)
 		fds_expected = process_fds(pid);
-	if (fds_expected > 0 && !EVENTUALLY(LIMIT_MS - 2000, process_fds(pid) <= fds_expected))
+	if (fds_expected > 0 && !EVENTUALLY(LIMIT_MS, process_fds(pid) <= fds_expected))
 		round_fail(r, "%s has %zu descriptors instead of %zu", r->scenario->words[0], process_fds(pid),
 			   fds_expected);
 }
@@ -374,7 +374,7 @@ static void serve(struct round *r, bool (*is_up)(const struct round *), void (*u
 
 	step_begin(r, "starting");
 	served = pid = tool_start(r);
-	if (!EVENTUALLY(LIMIT_MS - 1000, has_ended(&pid, &status) || is_up(r)))
+	if (!EVENTUALLY(LIMIT_MS, has_ended(&pid, &status) || is_up(r)))
 		round_fail(r, "it neither serves nor ends");
 	if (pid != 0 && !r->failed) {
 		step_begin(r, "using it");
@@ -383,7 +383,7 @@ static void serve(struct round *r, bool (*is_up)(const struct round *), void (*u
 	if (pid != 0 && r->stack->control->struck && !r->failed) {
 		round_disarm(r);
 		step_begin(r, "using it without a fault");
-		if (!EVENTUALLY(LIMIT_MS - 2000, has_ended(&pid, &status) || works(r)))
+		if (!EVENTUALLY(LIMIT_MS, has_ended(&pid, &status) || works(r)))
 			round_fail(r, "it does not work afterwards");
 	}
 	step_begin(r, "stopping");
