@@ -79,7 +79,7 @@ void beside_needs_built(void)
 static void run(const struct beside *peer, const struct gpuwmd *d, uid_t uid)
 {
 	char program[256];
-	int log = open(peer->log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+	int log = open(peer->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(log, STDERR_FILENO);
@@ -96,6 +96,7 @@ void beside_spawn(struct beside *peer, const struct gpuwmd *d, const char *setti
 	snprintf(peer->asking, sizeof(peer->asking), "%s/asking.conf", d->dir);
 	snprintf(peer->log, sizeof(peer->log), "%s/peer.log", d->dir);
 	text_write(peer->config, 0644, "[peers]\n%s", settings);
+	unlink(peer->log); /* that of one before says another port */
 	peer->pid = fork();
 	if (peer->pid == 0)
 		run(peer, d, uid);

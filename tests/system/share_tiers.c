@@ -1,4 +1,5 @@
 /* Versions that share memory (--share-with) leave their devices and come back: they share again. */
+#include "alike.h"
 #include "described.h"
 
 #include <fcntl.h>
@@ -9,75 +10,7 @@
 
 SYSTEM_SUITE(share_tiers);
 
-/* Each large tensor of LARGE fills a segment of this size; what is small has one more. */
-#define SEGMENT MB(4)
-#define SEGMENTS 17
-#define CHANGED "layer.005.weight"
 #define ROUNDS 20
-
-/* LARGE(1), but for one byte of CHANGED if `changed`. */
-static const char *checkpoint(struct gpuwmd *d, const char *name, bool changed)
-{
-	return changed ? checkpoint_write_flipped(d, name, LARGE(1), 5 * SEGMENT + 100)
-		       : checkpoint_write(d, name, LARGE(1));
-}
-
-/* m@v1, and m@v2 with one tensor that differs. */
-static void load_both(struct gpuwmd *d)
-{
-	CTL_IS(0, "load", "--wait", checkpoint(d, "v1", false), "m@v1", "--device", d->device,
-	       "--segment-bytes", "4M");
-	CTL_IS(0, "load", "--wait", checkpoint(d, "v2", true), "m@v2", "--device", d->device, "--segment-bytes",
-	       "4M", "--share-with", "m@v1");
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS + 1);
-}
-
-/* argv: ref. Every tensor but CHANGED is that of LARGE(1), and CHANGED is if the version is v1. */
-static int reader(int argc, char **argv)
-{
-	struct gpuwm_client *client = client_new();
-	struct gpuwm_mapping *mapping;
-	struct gpuwm_tensor tensor;
-
-	(void)argc;
-	child_keeps_context();
-	CHILD_ASSERT(gpuwm_attach(client, argv[0], NULL, &mapping) == 0);
-	for (uint64_t i = 0; gpuwm_tensor_at(mapping, i, &tensor) == 0; i++) {
-		bool changed = strcmp(tensor.name, CHANGED) == 0 && strcmp(argv[0], "m@v2") == 0;
-
-		CHILD_ASSERT(tensor_holds(mapping, &tensor, 1) == !changed);
-	}
-	gpuwm_detach(mapping);
-	gpuwm_close(client);
-	return 0;
-}
-
-static void reads(const char *ref)
-{
-	struct process p = process_start(reader, ref, NULL);
-
-	process_finish(&p);
-}
-
-/* What gpuwmd accounts for. */
-struct figures {
-	uint64_t bytes, segments, shared, device, host;
-};
-
-static struct figures figures_of(struct gpuwmd *d)
-{
-	return (struct figures){status_of(d, "bytes"), status_of(d, "segments"), status_of(d, "shared_bytes"),
-				device_used(d), host_used(d)};
-}
-
-static bool are(struct gpuwmd *d, const struct figures *figures)
-{
-	const struct figures now = figures_of(d);
-
-	return memcmp(&now, figures, sizeof now) == 0;
-}
-
-#define SETTLES(d, figures) cr_assert(EVENTUALLY(SOON_MS, are(d, figures)))
 
 static void stop(struct gpuwmd *d)
 {
@@ -89,7 +22,7 @@ static struct gpuwmd *with_both(void)
 {
 	struct gpuwmd *d = gpuwmd_start("--set", "model.1.match=*", "--set", "model.1.host_copy=no", NULL);
 
-	load_both(d);
+	alike_load(d);
 	return d;
 }
 
@@ -101,7 +34,7 @@ static struct gpuwmd *with_both(void)
 /* Whichever leaves, and in whatever order they come back. */
 SHARING_TEST(share_again_when_they_come_back_from_files)
 {
-	const struct figures before = figures_of(d);
+	const struct alike_figures before = alike_figures_of(d);
 	const size_t fds = fds_settled(d);
 
 	for (int round = 0; round < ROUNDS; round++) {
@@ -112,9 +45,9 @@ SHARING_TEST(share_again_when_they_come_back_from_files)
 			demote(d, second, "files");
 		OK(gpuwm_promote_wait(d, round % 4 < 2 ? first : second));
 		OK(gpuwm_promote_wait(d, round % 4 < 2 ? second : first));
-		SETTLES(d, &before);
-		reads("m@v1");
-		reads("m@v2");
+		ALIKE_SETTLES(d, &before);
+		alike_reads("m@v1");
+		alike_reads("m@v2");
 	}
 	CTL_IS(0, "verify", "m@v1", "--wait");
 	CTL_IS(0, "verify", "m@v2", "--wait");
@@ -126,7 +59,7 @@ SHARING_TEST(share_again_when_they_come_back_from_files)
 /* Host memory has what both share once, if the second one comes there when the first one lies there. */
 GPU_SHARING_TEST(share_in_host_memory_and_again_on_their_device)
 {
-	const struct figures before = figures_of(d);
+	const struct alike_figures before = alike_figures_of(d);
 	const size_t fds = fds_settled(d);
 
 	for (int round = 0; round < ROUNDS; round++) {
@@ -143,9 +76,9 @@ GPU_SHARING_TEST(share_in_host_memory_and_again_on_their_device)
 			demote(d, first, "files");
 		OK(gpuwm_promote_wait(d, round % 4 < 2 ? first : second));
 		OK(gpuwm_promote_wait(d, round % 4 < 2 ? second : first));
-		SETTLES(d, &before);
-		reads("m@v1");
-		reads("m@v2");
+		ALIKE_SETTLES(d, &before);
+		alike_reads("m@v1");
+		alike_reads("m@v2");
 	}
 	cr_assert_leq(fds_settled(d), fds);
 }
@@ -153,7 +86,7 @@ GPU_SHARING_TEST(share_in_host_memory_and_again_on_their_device)
 /* The second one waits for the first one, and then finds it. */
 SHARING_TEST(share_again_when_both_come_back_at_once)
 {
-	const struct figures before = figures_of(d);
+	const struct alike_figures before = alike_figures_of(d);
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
 	size_t count;
 
@@ -164,19 +97,19 @@ SHARING_TEST(share_again_when_both_come_back_at_once)
 	OK(gpuwm_promote(d->admin, "m@v1", jobs, &count));
 	cr_assert_eq(count, 0, "it does not wait");
 	CTL_IS(0, "promote", "m@v1", "--wait");
-	SETTLES(d, &before);
-	reads("m@v1");
-	reads("m@v2");
+	ALIKE_SETTLES(d, &before);
+	alike_reads("m@v1");
+	alike_reads("m@v2");
 }
 
 /* They do so also when the one is gone that both shared with. */
 GPUWMD_TEST(share_tiers, share_what_came_from_a_third_one)
 {
-	struct figures before;
+	struct alike_figures before;
 
-	load_both(d);
-	before = figures_of(d);
-	CTL_IS(0, "load", "--wait", checkpoint(d, "v3", false), "m@v3", "--device", d->device,
+	alike_load(d);
+	before = alike_figures_of(d);
+	CTL_IS(0, "load", "--wait", alike_checkpoint(d, "v3", false), "m@v3", "--device", d->device,
 	       "--segment-bytes", "4M", "--share-with", "m@v1");
 	cr_assert_eq(status_of(d, "bytes"), before.bytes);
 	DROP(d, "m@v1");
@@ -184,8 +117,8 @@ GPUWMD_TEST(share_tiers, share_what_came_from_a_third_one)
 	demote(d, "m@v3", "files");
 	OK(gpuwm_promote_wait(d, "m@v3"));
 	OK(gpuwm_promote_wait(d, "m@v2"));
-	SETTLES(d, &before);
-	reads("m@v2");
+	ALIKE_SETTLES(d, &before);
+	alike_reads("m@v2");
 	DROP(d, "m@v2", "m@v3");
 }
 
@@ -194,17 +127,17 @@ GPUWMD_TEST_BY(share_tiers, fit_again_where_they_fitted_before,
 	       gpuwmd_start("--set", backend() == BACKEND_HOST ? "budget.host=140M" : "budget.*=716M", NULL),
 	       stop)
 {
-	struct figures before;
+	struct alike_figures before;
 
-	load_both(d);
+	alike_load(d);
 	load_version(d, checkpoint_write(d, "v3", LARGE(3)), "m@v3");
-	before = figures_of(d);
+	before = alike_figures_of(d);
 	demote(d, "m@v1", "files");
 	demote(d, "m@v2", "files");
 	OK(gpuwm_promote_wait(d, "m@v1"));
 	OK(gpuwm_promote_wait(d, "m@v2"));
-	SETTLES(d, &before);
-	reads("m@v2");
+	ALIKE_SETTLES(d, &before);
+	alike_reads("m@v2");
 	DROP(d, "m@v3");
 }
 
@@ -225,7 +158,7 @@ SHARING_TEST(stay_while_another_one_comes_to_share)
 	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v2", "files")));
 	demote(d, "m@v1", "files");
 	OK(gpuwm_promote_wait(d, "m@v2"));
-	reads("m@v2");
+	alike_reads("m@v2");
 }
 
 /* What is retired meanwhile goes when the other one has come, and leaves what both hold. */
@@ -244,9 +177,9 @@ GPUWMD_TEST_BY(share_tiers, keep_what_a_retired_one_shared, with_both(), gpuwmd_
 	loaders_kill(d, SIGCONT);
 	OK(gpuwm_job_wait(d->admin, jobs[0], 30000));
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS);
 	cr_assert_eq(status_of(d, "shared_bytes"), 0);
-	reads("m@v2");
+	alike_reads("m@v2");
 	CTL_IS(0, "verify", "m@v2", "--wait");
 	DROP(d, "m@v2");
 }
@@ -261,16 +194,16 @@ GPUWMD_TEST_BY(share_tiers, keep_what_a_retired_one_shared, with_both(), gpuwmd_
 
 GPUWMD_TEST(share_tiers, ranks_that_are_cut_share_again)
 {
-	struct figures before;
+	struct alike_figures before;
 	char plan[256];
 
 	snprintf(plan, sizeof plan, "%s/plan.cut", d->root);
 	file_write(d, "plan.cut", PLAN, strlen(PLAN));
-	CTL_IS(0, "load", "--wait", checkpoint(d, "v1", false), "m@v1", "--device", d->device,
+	CTL_IS(0, "load", "--wait", alike_checkpoint(d, "v1", false), "m@v1", "--device", d->device,
 	       "--segment-bytes", "2M", "--ranks", "2", "--cut", plan);
-	CTL_IS(0, "load", "--wait", checkpoint(d, "v2", true), "m@v2", "--device", d->device, "--segment-bytes",
-	       "2M", "--ranks", "2", "--cut", plan, "--share-with", "m@v1");
-	before = figures_of(d);
+	CTL_IS(0, "load", "--wait", alike_checkpoint(d, "v2", true), "m@v2", "--device", d->device,
+	       "--segment-bytes", "2M", "--ranks", "2", "--cut", plan, "--share-with", "m@v1");
+	before = alike_figures_of(d);
 	cr_assert_gt(before.shared, 0);
 	cr_assert_lt(before.shared, before.bytes);
 	for (int round = 0; round < 3; round++) {
@@ -278,7 +211,7 @@ GPUWMD_TEST(share_tiers, ranks_that_are_cut_share_again)
 		demote(d, "m@v1", "files");
 		CTL_IS(0, "promote", round % 2 ? "m@v1" : "m@v2", "--wait");
 		CTL_IS(0, "promote", round % 2 ? "m@v2" : "m@v1", "--wait");
-		SETTLES(d, &before);
+		ALIKE_SETTLES(d, &before);
 		CTL_IS(0, "verify", "m@v1", "--wait");
 		CTL_IS(0, "verify", "m@v2", "--wait");
 	}
@@ -292,15 +225,15 @@ GPUWMD_TEST_BY(share_tiers, share_again_after_a_restart,
 {
 	const char *below = backend() == BACKEND_HOST ? "files" : "host";
 	uint64_t jobs[GPUWM_MOVE_JOBS_MAX];
-	struct figures before;
+	struct alike_figures before;
 	size_t count;
 
-	load_both(d);
-	before = figures_of(d);
+	alike_load(d);
+	before = alike_figures_of(d);
 	demote(d, "m@v2", below);
 	kept_kill(d, SIGKILL);
 	OK(gpuwm_promote_wait(d, "m@v2"));
-	SETTLES(d, &before);
+	ALIKE_SETTLES(d, &before);
 	cr_assert(EVENTUALLY(SOON_MS, gpuwm_demote(d->admin, "m@v1", below, jobs, &count) == 0));
 	cr_assert(EVENTUALLY(SOON_MS, lies_on(d, "v1", below)));
 	demote(d, "m@v2", below);
@@ -308,11 +241,11 @@ GPUWMD_TEST_BY(share_tiers, share_again_after_a_restart,
 	cr_assert(lies_on(d, "v1", below) && lies_on(d, "v2", below));
 	OK(gpuwm_promote_wait(d, "m@v1"));
 	OK(gpuwm_promote_wait(d, "m@v2"));
-	SETTLES(d, &before);
+	ALIKE_SETTLES(d, &before);
 	kept_kill(d, SIGKILL);
-	SETTLES(d, &before);
-	reads("m@v1");
-	reads("m@v2");
+	ALIKE_SETTLES(d, &before);
+	alike_reads("m@v1");
+	alike_reads("m@v2");
 }
 
 static bool all_back(struct gpuwmd *d)
@@ -322,16 +255,16 @@ static bool all_back(struct gpuwmd *d)
 
 GPUWMD_TEST_BY(share_tiers, share_again_after_a_reboot, described_start(NULL), described_stop)
 {
-	struct figures before;
+	struct alike_figures before;
 
-	load_both(d);
+	alike_load(d);
 	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "v1") && is_described(d, "v2")));
-	before = figures_of(d);
+	before = alike_figures_of(d);
 	for (int round = 0; round < 3; round++) {
 		described_reboot(d, round % 2 ? SIGKILL : SIGTERM);
 		cr_assert(EVENTUALLY(SOON_MS, all_back(d)));
-		SETTLES(d, &before);
-		reads("m@v1");
-		reads("m@v2");
+		ALIKE_SETTLES(d, &before);
+		alike_reads("m@v1");
+		alike_reads("m@v2");
 	}
 }

@@ -1,4 +1,5 @@
 /* Loads that share: two versions that differ in one tensor hold the same memory but for that tensor. */
+#include "alike.h"
 #include "kept.h"
 
 #include <fcntl.h>
@@ -8,18 +9,6 @@
 #include <unistd.h>
 
 SYSTEM_SUITE(share_with);
-
-/* Each large tensor of LARGE fills a segment of this size; what is small has one more. */
-#define SEGMENT MB(4)
-#define SEGMENTS 17
-#define CHANGED "layer.005.weight"
-
-/* LARGE(1), but for one byte of CHANGED if `changed`. */
-static const char *checkpoint(struct gpuwmd *d, const char *name, bool changed)
-{
-	return changed ? checkpoint_write_flipped(d, name, LARGE(1), 5 * SEGMENT + 100)
-		       : checkpoint_write(d, name, LARGE(1));
-}
 
 static int begin(struct gpuwmd *d, const char *source, const char *name, const char *with, uint64_t segment,
 		 uint64_t *ret_job)
@@ -48,8 +37,8 @@ static void load(struct gpuwmd *d, const char *source, const char *name, const c
 /* m@v1, and m@v2 with one tensor that differs. */
 static void load_both(struct gpuwmd *d)
 {
-	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
-	load(d, checkpoint(d, "v2", true), "m@v2", "m@v1", SEGMENT);
+	load(d, alike_checkpoint(d, "v1", false), "m@v1", NULL, ALIKE_SEGMENT);
+	load(d, alike_checkpoint(d, "v2", true), "m@v2", "m@v1", ALIKE_SEGMENT);
 	SAYS("shares 16 of its 17 segments with m@v1");
 }
 
@@ -61,34 +50,6 @@ static void verify(struct gpuwmd *d, const char *ref)
 	OK(gpuwm_verify(d->admin, ref, NULL, jobs, &count));
 	for (size_t i = 0; i < count; i++)
 		OK(gpuwm_job_wait(d->admin, jobs[i], 30000));
-}
-
-/* argv: ref. Attaches: every tensor but CHANGED is that of LARGE(1), and CHANGED is if the version is v1. */
-static int reader(int argc, char **argv)
-{
-	struct gpuwm_client *client = client_new();
-	struct gpuwm_mapping *mapping;
-	struct gpuwm_tensor tensor;
-
-	(void)argc;
-	child_keeps_context();
-	CHILD_ASSERT(gpuwm_attach(client, argv[0], NULL, &mapping) == 0);
-	CHILD_ASSERT(gpuwm_tensor_count(mapping) == 19);
-	for (uint64_t i = 0; gpuwm_tensor_at(mapping, i, &tensor) == 0; i++) {
-		bool changed = strcmp(tensor.name, CHANGED) == 0 && strcmp(argv[0], "m@v2") == 0;
-
-		CHILD_ASSERT(tensor_holds(mapping, &tensor, 1) == !changed);
-	}
-	gpuwm_detach(mapping);
-	gpuwm_close(client);
-	return 0;
-}
-
-static void reads(const char *ref)
-{
-	struct process p = process_start(reader, ref, NULL);
-
-	process_finish(&p);
 }
 
 static uint64_t number_of(struct gpuwmd *d, const char *tag, const char *key)
@@ -113,10 +74,10 @@ static void drop_both(struct gpuwmd *d, const char *first, const char *second)
 
 	snprintf(ref, sizeof ref, "m@%s", second);
 	drop(d, first);
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS);
 	cr_assert_eq(status_of(d, "shared_bytes"), 0);
 	cr_assert_eq(number_of(d, second, "shared_bytes"), 0);
-	reads(ref);
+	alike_reads(ref);
 	verify(d, ref);
 	drop(d, second);
 	cr_assert_eq(status_of(d, "segments"), 0);
@@ -127,28 +88,28 @@ GPUWMD_TEST(share_with, versions_that_differ_in_a_tensor_hold_it_twice_and_the_r
 {
 	uint64_t one, memory;
 
-	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
+	load(d, alike_checkpoint(d, "v1", false), "m@v1", NULL, ALIKE_SEGMENT);
 	one = status_of(d, "bytes");
 	memory = memory_of(d);
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
-	load(d, checkpoint(d, "v2", true), "m@v2", "m@v1", SEGMENT);
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS);
+	load(d, alike_checkpoint(d, "v2", true), "m@v2", "m@v1", ALIKE_SEGMENT);
 	SAYS("shares 16 of its 17 segments with m@v1");
 	SAYS("the rest differs");
-	cr_assert_eq(status_of(d, "bytes"), one + SEGMENT);
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS + 1);
-	cr_assert_eq(status_of(d, "shared_bytes"), one - SEGMENT);
-	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) < memory + SEGMENT + MB(1)), "%ju, with one %ju",
+	cr_assert_eq(status_of(d, "bytes"), one + ALIKE_SEGMENT);
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS + 1);
+	cr_assert_eq(status_of(d, "shared_bytes"), one - ALIKE_SEGMENT);
+	cr_assert(EVENTUALLY(SOON_MS, memory_of(d) < memory + ALIKE_SEGMENT + MB(1)), "%ju, with one %ju",
 		  memory_of(d), memory);
 	cr_assert_eq(number_of(d, "v1", "bytes"), number_of(d, "v2", "bytes"));
-	cr_assert_eq(number_of(d, "v2", "shared_bytes"), one - SEGMENT);
+	cr_assert_eq(number_of(d, "v2", "shared_bytes"), one - ALIKE_SEGMENT);
 	CTL_IS(0, "show", "m@v2");
 	SAYS("with other versions: m@v1\n");
 	CTL_IS(0, "-o", "json", "show", "m@v1");
 	SAYS("\"tag\":\"v2\"");
 	CTL_IS(0, "status");
 	SAYS("of which several versions share");
-	reads("m@v1");
-	reads("m@v2");
+	alike_reads("m@v1");
+	alike_reads("m@v2");
 	verify(d, "m@v1");
 	verify(d, "m@v2");
 	drop_both(d, "v1", "v2");
@@ -160,19 +121,19 @@ GPUWMD_TEST(share_with, an_equal_version_needs_no_memory)
 {
 	uint64_t one;
 
-	load(d, checkpoint(d, "v1", false), "m@v1", NULL, 0);
+	load(d, alike_checkpoint(d, "v1", false), "m@v1", NULL, 0);
 	one = status_of(d, "bytes");
-	load(d, checkpoint(d, "v1", false), "n@v1", "m", 0);
+	load(d, alike_checkpoint(d, "v1", false), "n@v1", "m", 0);
 	SAYS("shares 1 of its 1 segments with m@v1");
 	cr_assert(!strstr(output, "differs"), "%s", output);
 	cr_assert_eq(status_of(d, "bytes"), one);
-	load(d, checkpoint(d, "v1", false), "m@v2", "n@v1", 0);
+	load(d, alike_checkpoint(d, "v1", false), "m@v2", "n@v1", 0);
 	cr_assert_eq(status_of(d, "bytes"), one);
 	CTL_IS(0, "show", "n");
 	SAYS("m@v1");
 	SAYS("m@v2");
 	version_drop(d, "n", "v1");
-	reads("m@v1");
+	alike_reads("m@v1");
 	drop(d, "v1");
 	cr_assert_eq(status_of(d, "bytes"), one);
 	drop(d, "v2");
@@ -182,15 +143,15 @@ GPUWMD_TEST(share_with, other_segments_share_little_and_say_why)
 {
 	uint64_t one;
 
-	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
+	load(d, alike_checkpoint(d, "v1", false), "m@v1", NULL, ALIKE_SEGMENT);
 	one = status_of(d, "bytes");
-	load(d, checkpoint(d, "v2", true), "m@v2", "m@v1", 2 * SEGMENT);
+	load(d, alike_checkpoint(d, "v2", true), "m@v2", "m@v1", 2 * ALIKE_SEGMENT);
 	SAYS("shares 1 of its 9 segments with m@v1"); /* that with what is small */
 	SAYS("m@v1 has 17 of at most 4.0 MiB");
 	SAYS("--segment-bytes");
 	cr_assert_geq(status_of(d, "bytes"), 2 * one - MB(4));
 	drop(d, "v1");
-	reads("m@v2");
+	alike_reads("m@v2");
 	drop(d, "v2");
 }
 
@@ -203,16 +164,16 @@ GPUWMD_TEST(share_with, ranks_share_with_their_like)
 	checkpoint_write(d, "ranks/model-rank-0-part-0", LARGE(1));
 	checkpoint_write(d, "ranks/model-rank-1-part-0", LARGE(2));
 	snprintf(folder, sizeof folder, "%s/ranks", d->root);
-	load(d, folder, "m@v1", NULL, SEGMENT);
+	load(d, folder, "m@v1", NULL, ALIKE_SEGMENT);
 	one = status_of(d, "bytes");
-	load(d, folder, "m@v2", "m@v1", SEGMENT);
+	load(d, folder, "m@v2", "m@v1", ALIKE_SEGMENT);
 	SAYS("rank 0 on ");
 	SAYS("rank 1 on ");
 	cr_assert_eq(status_of(d, "bytes"), one);
-	cr_assert_eq(status_of(d, "segments"), 2 * SEGMENTS);
-	load(d, checkpoint(d, "v3", false), "m@v3", "m@v2", SEGMENT);
+	cr_assert_eq(status_of(d, "segments"), 2 * ALIKE_SEGMENTS);
+	load(d, alike_checkpoint(d, "v3", false), "m@v3", "m@v2", ALIKE_SEGMENT);
 	SAYS("shares 17 of its 17 segments with m@v2");
-	load(d, folder, "m@v4", "m@v3", SEGMENT);
+	load(d, folder, "m@v4", "m@v3", ALIKE_SEGMENT);
 	SAYS("nothing is shared: rank 1 of m@v3 is not on ");
 	verify(d, "m@v4");
 	for (int i = 4; i >= 1; i--) {
@@ -234,10 +195,10 @@ FAKECUDA_TEST(share_with, replicas_share_on_their_devices, gpuwmd_start(NULL), g
 	cr_assert_geq(gpuwm_devices(d->admin, &all), 3);
 	devices[0] = all[1].id;
 	devices[1] = all[2].id;
-	options.source = checkpoint(d, "v1", false);
+	options.source = alike_checkpoint(d, "v1", false);
 	options.devices = devices;
 	options.device_count = 2;
-	options.segment_bytes = SEGMENT;
+	options.segment_bytes = ALIKE_SEGMENT;
 	options.name = "m@v1";
 	OK(gpuwm_load(d->admin, &options, &job));
 	OK(gpuwm_job_wait(d->admin, job, 60000));
@@ -259,23 +220,23 @@ GPUWMD_TEST(share_with, a_swap_can_load_what_shares_with_the_old_version)
 {
 	const char *path;
 
-	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
-	path = checkpoint(d, "v2", true);
+	load(d, alike_checkpoint(d, "v1", false), "m@v1", NULL, ALIKE_SEGMENT);
+	path = alike_checkpoint(d, "v2", true);
 	cr_assert_eq(CTL("swap", "m", "v2", "--load", path, "--device", d->device, "--share-with", "m",
 			 "--segment-bytes", "4M"),
 		     0, "%s", output);
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
-	reads("m@v2");
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS);
+	alike_reads("m@v2");
 	verify(d, "m@v2");
 	drop(d, "v2");
 }
 
 GPUWMD_TEST(share_with, a_dry_run_plans_the_segments)
 {
-	const char *path = checkpoint(d, "v1", false);
+	const char *path = alike_checkpoint(d, "v1", false);
 
-	load(d, path, "m@v1", NULL, SEGMENT);
+	load(d, path, "m@v1", NULL, ALIKE_SEGMENT);
 	cr_assert_eq(CTL("-o", "json", "load", path, "m@v2", "--device", d->device, "--share-with", "m",
 			 "--segment-bytes", "4M", "--dry-run"),
 		     0, "%s", output);
@@ -297,18 +258,18 @@ static void retire_v1(struct gpuwmd *d)
 GPUWMD_TEST(share_with, refuses_at_once_what_can_not_be)
 {
 	struct gpuwm_client *publisher = client_new();
-	const char *path = checkpoint(d, "v1", false);
+	const char *path = alike_checkpoint(d, "v1", false);
 	uint64_t job;
 
-	FAILS(ENOENT, begin(d, path, "m@v1", "m@v0", SEGMENT, &job));
+	FAILS(ENOENT, begin(d, path, "m@v1", "m@v0", ALIKE_SEGMENT, &job));
 	FAILS(EINVAL, begin(d, path, "m@v1", NULL, MB(3), &job));
 	cr_expect(strstr(gpuwm_error()->message, "segments can't be of 3145728 bytes"), "%s",
 		  gpuwm_error()->message);
 	FAILS(EINVAL, begin(d, path, "m@v1", "m@@", 0, &job));
 	OK(publish_version(publisher, d->device, "p@v1", SMALL(1)));
-	FAILS(EACCES, begin(d, path, "m@v1", "p@v1", SEGMENT, &job));
+	FAILS(EACCES, begin(d, path, "m@v1", "p@v1", ALIKE_SEGMENT, &job));
 	cr_expect(strstr(gpuwm_error()->message, "p@v1 was published by uid "), "%s", gpuwm_error()->message);
-	load(d, path, "m@v1", NULL, SEGMENT);
+	load(d, path, "m@v1", NULL, ALIKE_SEGMENT);
 	if (backend() == BACKEND_FAKECUDA) {
 		cr_assert_neq(CTL("load", path, "m@v2", "--device", "host", "--share-with", "m@v1"), 0, "%s",
 			      output);
@@ -316,7 +277,7 @@ GPUWMD_TEST(share_with, refuses_at_once_what_can_not_be)
 	}
 	OK(gpuwm_pin(d->admin, "m@v1", "keep"));
 	retire_v1(d);
-	FAILS(EINVAL, begin(d, path, "m@v2", "m@v1", SEGMENT, &job));
+	FAILS(EINVAL, begin(d, path, "m@v2", "m@v1", ALIKE_SEGMENT, &job));
 	cr_expect(strstr(gpuwm_error()->message, "m@v1 is retiring"), "%s", gpuwm_error()->message);
 	OK(gpuwm_unpin(d->admin, "m@v1", "keep"));
 	CTL_IS(2, "load", path, "m@v2", "--segment-bytes", "4X");
@@ -331,16 +292,16 @@ GPUWMD_TEST_BY(share_with, refuses_a_version_under_other_rules,
 	       gpuwmd_start("--set", "model.1.match=secret/*", "--set", "model.1.attach=0", NULL),
 	       gpuwmd_stop_empty)
 {
-	const char *path = checkpoint(d, "v1", false);
+	const char *path = alike_checkpoint(d, "v1", false);
 	uint64_t job;
 
-	load(d, path, "m@v1", NULL, SEGMENT);
-	FAILS(EACCES, begin(d, path, "secret/m@v1", "m@v1", SEGMENT, &job));
+	load(d, path, "m@v1", NULL, ALIKE_SEGMENT);
+	FAILS(EACCES, begin(d, path, "secret/m@v1", "m@v1", ALIKE_SEGMENT, &job));
 	cr_expect(strstr(gpuwm_error()->message,
 			 "m has other rules than secret/m: no section counts for it, not section [model.1]"),
 		  "%s", gpuwm_error()->message);
-	load(d, path, "secret/m@v1", NULL, SEGMENT);
-	load(d, path, "secret/n@v1", "secret/m@v1", SEGMENT);
+	load(d, path, "secret/m@v1", NULL, ALIKE_SEGMENT);
+	load(d, path, "secret/n@v1", "secret/m@v1", ALIKE_SEGMENT);
 	SAYS("shares 17 of its 17 segments");
 	version_drop(d, "secret/n", "v1");
 	version_drop(d, "secret/m", "v1");
@@ -354,10 +315,10 @@ static uint64_t begin_held(struct gpuwmd *d)
 {
 	uint64_t job;
 
-	load(d, checkpoint(d, "v1", false), "m@v1", NULL, SEGMENT);
+	load(d, alike_checkpoint(d, "v1", false), "m@v1", NULL, ALIKE_SEGMENT);
 	fds_settled(d);
 	loaders_kill(d, SIGSTOP);
-	OK(begin(d, checkpoint(d, "v2", true), "m@v2", "m@v1", SEGMENT, &job));
+	OK(begin(d, alike_checkpoint(d, "v2", true), "m@v2", "m@v1", ALIKE_SEGMENT, &job));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "jobs_running") == 1));
 	return job;
 }
@@ -371,8 +332,8 @@ GPUWMD_TEST(share_with, keeps_what_it_shares_until_it_is_done)
 	loaders_kill(d, SIGCONT);
 	OK(gpuwm_job_wait(d->admin, job, 60000));
 	cr_assert(EVENTUALLY(SOON_MS, version_is(d, "m", "v1", "none")));
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
-	reads("m@v2");
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS);
+	alike_reads("m@v2");
 	verify(d, "m@v2");
 	drop(d, "v2");
 }
@@ -394,7 +355,7 @@ GPUWMD_TEST(share_with, a_dead_loader_lets_go)
 	cr_assert(EVENTUALLY(SOON_MS,
 			     (loaders_kill(d, SIGKILL), gpuwm_job_wait(d->admin, job, 0) != -ETIMEDOUT)));
 	FAILS(EIO, gpuwm_job_wait(d->admin, job, 60000));
-	reads("m@v1");
+	alike_reads("m@v1");
 	drop(d, "v1");
 }
 
@@ -413,17 +374,17 @@ GPUWMD_TEST_BY(share_with, survives_a_restart, gpuwmd_start_kept(&(struct kept){
 	after = kept_registry(d);
 	cr_assert_str_eq(after, before);
 	cr_assert_eq(kept_memory(d), memory);
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS + 1);
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS + 1);
 	cr_assert_eq(number_of(d, "v2", "shared_bytes"), status_of(d, "shared_bytes"));
-	reads("m@v1");
-	reads("m@v2");
-	load(d, checkpoint(d, "v1", false), "m@v3", "m@v2", SEGMENT);
+	alike_reads("m@v1");
+	alike_reads("m@v2");
+	load(d, alike_checkpoint(d, "v1", false), "m@v3", "m@v2", ALIKE_SEGMENT);
 	SAYS("shares 16 of its 17 segments with m@v2");
 	drop(d, "v3");
 	drop(d, "v1");
 	kept_kill(d, SIGKILL);
-	reads("m@v2");
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
+	alike_reads("m@v2");
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS);
 	drop(d, "v2");
 	free(before);
 	free(after);
@@ -439,9 +400,9 @@ GPUWMD_TEST_BY(share_with, a_load_that_dies_with_its_gpuwmd_leaves_what_it_share
 	kept_kill(d, SIGKILL);
 	cr_assert(version_is(d, "m", "v2", "none"));
 	cr_assert(EVENTUALLY(SOON_MS, kept_memory(d) == memory));
-	cr_assert_eq(status_of(d, "segments"), SEGMENTS);
-	reads("m@v1");
-	load(d, checkpoint(d, "v2", true), "m@v2", "m@v1", SEGMENT);
-	reads("m@v2");
+	cr_assert_eq(status_of(d, "segments"), ALIKE_SEGMENTS);
+	alike_reads("m@v1");
+	load(d, alike_checkpoint(d, "v2", true), "m@v2", "m@v1", ALIKE_SEGMENT);
+	alike_reads("m@v2");
 	drop_both(d, "v1", "v2");
 }

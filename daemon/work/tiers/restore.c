@@ -1,6 +1,7 @@
 #include "restore.h"
 
 #include "tiers.h"
+#include "../../ledger/relocation.h"
 #include "../work.h"
 #include "../../base/metrics.h"
 
@@ -43,6 +44,20 @@ static bool waits(const struct version *version)
 	return version->restores && !version->restore_failed && version->state == VERSION_READY;
 }
 
+/* Returns whether a version from files is still to come that shares memory with this one, which nodes have. It goes first: it would wait
+ * for this one, and need not, because nodes may not have it. */
+static bool awaits_akin(struct registry *registry, const struct version *version)
+{
+	struct version *other = NULL;
+
+	while ((other = registry_next_version(registry, NULL, other))) {
+		if (waits(other) && description_has_files(other->description) && !other->move &&
+		    !other->promotion_error && version_is_akin(version, other))
+			return true;
+	}
+	return false;
+}
+
 /* The next one that comes from files, or from nodes. NULL: there is none, or enough of them are on their way. */
 static struct version *next_of(const struct work *work, bool from_files)
 {
@@ -55,7 +70,8 @@ static struct version *next_of(const struct work *work, bool from_files)
 			continue;
 		if (version->move)
 			running++;
-		else if (!version->promotion_error && (!next || goes_before(registry, version, next)))
+		else if (!version->promotion_error && (!next || goes_before(registry, version, next)) &&
+			 (from_files || !awaits_akin(registry, version)))
 			next = version;
 	}
 	return running < RESTORE_AT_ONCE ? next : NULL;
