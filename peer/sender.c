@@ -186,7 +186,8 @@ static int last_word(struct sender *sender, int code)
 	return code;
 }
 
-/* Works until the taker says `done`. While a source has not got the bytes, the taker's silence does not count. */
+/* Works until the taker says `done`. While a source has not got the bytes, the taker's silence does not count. It looks at the wants before it
+ * waits: some were heard while the transport connected. */
 static int send_until_done(struct sender *sender)
 {
 	bool waits = false;
@@ -194,14 +195,6 @@ static int send_until_done(struct sender *sender)
 
 	heard(sender);
 	while (r >= 0 && !sender->ended) {
-		int64_t look = clock_deadline(SENDER_LOOK_MS);
-
-		r = wire_progress(sender->wire, inbox_fd(sender->inbox), waits ? look : sender->deadline,
-				  sender->error);
-		if (r >= 0)
-			r = collect(sender);
-		if (r < 0)
-			return last_word(sender, r);
 		r = take_messages(sender);
 		if (r >= 0)
 			r = send_wanted(sender, &waits);
@@ -210,6 +203,14 @@ static int send_until_done(struct sender *sender)
 		else if (r >= 0 && clock_left(sender->deadline) == 0)
 			r = error_set(sender->error, -ETIMEDOUT, NULL, "%s took nothing for %d s",
 				      link_peer(sender->link), SENDER_SILENCE_MS / 1000);
+		if (r < 0 || sender->ended)
+			break;
+		r = wire_progress(sender->wire, inbox_fd(sender->inbox),
+				  waits ? clock_deadline(SENDER_LOOK_MS) : sender->deadline, sender->error);
+		if (r >= 0)
+			r = collect(sender);
+		if (r < 0)
+			return last_word(sender, r);
 	}
 	return r < 0 ? r : 0;
 }

@@ -7,6 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
+#define FAKE_PIECES 4 /* of both segments */
+#define LATE_LOOKS 100 /* one each ms */
+
 static struct wire_ops first; /* wire_local, or what a test makes of it */
 const struct wire_ops *const wires[] = {&first, &wire_tls, NULL};
 
@@ -133,6 +136,37 @@ Test(peer_wires, are_tried_until_one_can_be_opened)
 	run_fetch();
 	expect_all("TLS");
 	cr_expect_str_eq(fetch.way.better, "not by this process: its library is too old");
+}
+
+static atomic_uint wanted,
+	looked; /* pieces that the taker waits for; looks of the server since it could have heard of all */
+
+static int note_wanted(struct wire *wire, const struct wire_piece *piece, struct wire_message *message,
+		       struct error *why)
+{
+	atomic_fetch_add(&wanted, 1);
+	return wire_local.receive(wire, piece, message, why);
+}
+
+/* The taker's side is open long before the server's. */
+static int meet_late(struct wire *wire, const struct wire_meeting *meeting, struct error *why)
+{
+	int r = wire_local.meet(wire, meeting, why);
+
+	if (r < 0 || !wire->serves)
+		return r;
+	if (atomic_load(&wanted) < FAKE_PIECES || atomic_fetch_add(&looked, 1) < LATE_LOOKS)
+		return 1;
+	return 0;
+}
+
+/* It hears all that the taker wants while it waits for the transport. */
+Test(peer_wires, may_be_open_at_the_server_last)
+{
+	first.receive = note_wanted;
+	first.meet = meet_late;
+	run_fetch();
+	expect_all("this process");
 }
 
 Test(peer_wires, are_left_if_they_are_slow)
