@@ -410,6 +410,10 @@
 /* The longest time that a cached version may ask to be kept: a month, as for the times above. TTL_DAYS_MAX of
  * python/gpuwm/_publish/making.py is the same. */
 #define CACHE_TTL_MS_MAX UINT64_C(2592000000)
+/* What all companions of a version hold together. What an engine of 8 billion parameters compiles has some 100 to 300 MiB for each
+ * configuration: some configurations have room, and a companion stays small beside the weights. COMPANION_BYTES_MAX of
+ * python/gpuwm/engines/caches.py is the same. */
+#define COMPANION_BYTES_MAX GIB(1)
 /* An alias keeps a cached version whose time is over. gpuwmd looks again after this time: nobody waits for the memory
  * that closely. */
 #define CACHE_LOOK_AGAIN_MS 10000

@@ -36,6 +36,27 @@ static const json_t *listed(const struct shown *shown)
 	return answer_version(shown->list, gpuwm_handles_version(shown->handles)->id);
 }
 
+/* What the version has beside it: its companions, as `list` tells them. */
+static json_t *companions_of(const json_t *list, const char *id)
+{
+	json_t *companions = json_array(), *version;
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (strcmp(answer_text(version, "companion_of"), id) == 0)
+			json_array_append_new(companions,
+					      json_pack("{s:O, s:O, s:O, s:O, s:O, s:O, s:O}", "version",
+							json_object_get(version, "version"), "model",
+							json_object_get(version, "model"), "tag",
+							json_object_get(version, "tag"), "state",
+							json_object_get(version, "state"), "bytes",
+							json_object_get(version, "bytes"), "owner_uid",
+							json_object_get(version, "owner_uid"), "by_operator",
+							json_object_get(version, "by_operator")));
+	}
+	return companions;
+}
+
 /* ---- how well they are packed ------------------------------------------ */
 
 static int by_place(const void *a, const void *b)
@@ -84,6 +105,9 @@ static json_t *version_json(const struct shown *shown, uint64_t tensor_bytes)
 		(int)info->segments, "tensors", (json_int_t)info->tensors, "layout",
 		hex_text(info->layout, 16, layout), "content", hex_text(info->content, 16, content));
 
+	json_object_set_new(version, "companions", companions_of(shown->list, info->id));
+	if (json_object_get(in_list, "companion_of"))
+		json_object_set(version, "companion_of", json_object_get(in_list, "companion_of"));
 	json_object_set_new(version, "shared_bytes",
 			    json_integer((json_int_t)answer_number(in_list, "shared_bytes")));
 	json_object_set_new(version, "shared_with", others ? json_incref(others) : json_array());
@@ -156,6 +180,25 @@ static void shared_show(const json_t *version)
 	line_say(&line);
 }
 
+static void companions_show(const json_t *list, const json_t *in_list)
+{
+	json_t *companions = companions_of(list, answer_text(in_list, "version"));
+	const json_t *companion, *of = answer_version(list, answer_text(in_list, "companion_of"));
+	char size[SHORT_TEXT];
+	size_t i;
+
+	if (of)
+		say("a companion of %s@%s: retired when that is freed", answer_text(of, "model"),
+		    answer_text(of, "tag"));
+	json_array_foreach(companions, i, companion) {
+		say("companion %s@%s, %s, made by %s %" PRIu64, answer_text(companion, "model"),
+		    answer_text(companion, "tag"), size_text(answer_number(companion, "bytes"), size),
+		    json_is_true(json_object_get(companion, "by_operator")) ? "an operator," : "user",
+		    answer_number(companion, "owner_uid"));
+	}
+	json_decref(companions);
+}
+
 static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 {
 	const struct gpuwm_version_info *info = gpuwm_handles_version(shown->handles);
@@ -175,6 +218,7 @@ static void version_show(const struct shown *shown, uint64_t tensor_bytes)
 		say("has a host copy of %s: a demotion to host copies nothing",
 		    size_text(answer_number(in_list, "host_copy_bytes"), size));
 	shared_show(in_list);
+	companions_show(shown->list, in_list);
 	if (shown->refusal[0])
 		say("workers don't get this version: %s", shown->refusal);
 	say("layout  %s", hex_text(info->layout, 16, digest));

@@ -1,4 +1,5 @@
 #include "publish.h"
+#include "companion.h"
 #include "registry_internal.h"
 #include "relocation.h"
 
@@ -200,6 +201,8 @@ static int publish_begin_new(struct publish_table *table, struct registry *regis
 	struct publish *publish;
 	int r = publish_check_alias(registry, request, error);
 
+	if (r == 0)
+		r = companion_check(registry, request->model, &request->cache.companion_of, request->bytes, error);
 	if (r < 0)
 		return r;
 	if (request->rank >= request->world)
@@ -255,8 +258,8 @@ static int check_join(const struct publish *publish, const struct publish_reques
 	return 0;
 }
 
-static int publish_join(struct publish_table *table, struct quota *quota, const struct publish_request *request,
-			struct publish_part **ret_part, struct error *error)
+static int publish_join(struct publish_table *table, const struct registry *registry, struct quota *quota,
+			const struct publish_request *request, struct publish_part **ret_part, struct error *error)
 {
 	struct publish *publish = publish_find(table, request->join);
 	struct budget_charge charge = {0};
@@ -265,6 +268,9 @@ static int publish_join(struct publish_table *table, struct quota *quota, const 
 	if (!publish)
 		return publish_unknown(request->join, error);
 	r = check_join(publish, request, error);
+	if (r == 0)
+		r = companion_check(registry, request->model, &publish->version->cache.companion_of, request->bytes,
+				    error);
 	if (r == 0)
 		r = charge_bytes(request, quota, publish->version->owner, publish->version->by_operator,
 				 &charge, error);
@@ -283,7 +289,7 @@ int publish_begin(struct publish_table *table, struct registry *registry, struct
 		  const struct publish_request *request, struct publish_part **ret_part, struct error *error)
 {
 	if (request->join)
-		return publish_join(table, quota, request, ret_part, error);
+		return publish_join(table, registry, quota, request, ret_part, error);
 	return publish_begin_new(table, registry, quota, request, ret_part, error);
 }
 

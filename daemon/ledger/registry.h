@@ -91,6 +91,7 @@ struct version_cache {
 	bool cached;
 	uint64_t ttl_ms; /* how long it stays ready; 0: until something else retires it */
 	uint32_t keep_last; /* how many cached versions of its user the model keeps once it is ready; 0: all */
+	struct version_id companion_of; /* the version with which it ends (companion.h); all zero: none */
 };
 
 struct ipc_copy;

@@ -1,4 +1,5 @@
 #include "methods.h"
+#include "../ledger/companion.h"
 #include "../restart/descriptions.h"
 #include "../restart/keeping.h"
 #include "../work/versions/claims.h"
@@ -118,6 +119,7 @@ static void put_version(struct message_writer *w, const struct request *request,
 		.force_at_ms = version->force_at_ms ? &version->force_at_ms : NULL,
 		.expire_at_ms = version->expire_at_ms ? &version->expire_at_ms : NULL,
 		.cached = version->cache.cached,
+		.companion_of = version_is_companion(version) ? &version->cache.companion_of : NULL,
 		.world = version->world,
 		.owner_uid = version->owner,
 		.by_operator = version->by_operator,

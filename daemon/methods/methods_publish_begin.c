@@ -32,6 +32,16 @@ struct begin {
 	struct publish_request request;
 };
 
+static struct version_cache cache_of(const struct cache_params *params)
+{
+	struct version_cache cache = {
+		.cached = true, .ttl_ms = params->ttl_ms, .keep_last = (uint32_t)params->keep_last};
+
+	if (params->companion_of)
+		cache.companion_of = *params->companion_of;
+	return cache;
+}
+
 static int begin_of(struct request *request, const struct publish_begin_params *params, struct begin *begin,
 		    struct error *error)
 {
@@ -67,8 +77,7 @@ static int begin_of(struct request *request, const struct publish_begin_params *
 		begin->request.joiners = &begin->joiners;
 	}
 	if (params->cache)
-		begin->request.cache =
-			(struct version_cache){true, params->cache->ttl_ms, (uint32_t)params->cache->keep_last};
+		begin->request.cache = cache_of(params->cache);
 	begin->give = params->give;
 	return params_device(request->server, params->device, &begin->request.device, error);
 }

@@ -1,5 +1,6 @@
 #include "snapshot.h"
 #include "snapshot_records.h"
+#include "../ledger/companion.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -85,6 +86,7 @@ void kept_fixed_put(struct message_writer *w, const struct version *version)
 			   .owner = version->owner,
 			   .by_operator = version->by_operator,
 			   .cached = version->cache.cached,
+			   .companion_of = version_is_companion(version) ? &version->cache.companion_of : NULL,
 			   .join = version->joiners ? &join : NULL,
 			   .created_ms = version->created_ms,
 			   .ready_ms = version->ready_ms,

@@ -73,6 +73,7 @@ static const struct record_field fixed_rows[] = {
 	FIELD_U64_TO(struct kept_fixed, owner, UINT32_MAX),
 	FIELD_BOOL_OR(struct kept_fixed, by_operator, false),
 	FIELD_BOOL_OR(struct kept_fixed, cached, false),
+	FIELD_ID_MAYBE(struct kept_fixed, companion_of),
 	FIELD_MAP_MAYBE(struct kept_fixed, join, struct join_params, &join_record),
 	FIELD_U64(struct kept_fixed, created_ms),
 	FIELD_U64(struct kept_fixed, ready_ms),

@@ -54,6 +54,7 @@ struct kept_fixed {
 	const struct version_id *id, *publish;
 	uint64_t world, owner;
 	bool by_operator, cached;
+	const struct version_id *companion_of; /* NULL: of none */
 	const struct join_params *join;
 	uint64_t created_ms, ready_ms;
 	const struct description *description;

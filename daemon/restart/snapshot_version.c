@@ -219,6 +219,8 @@ void kept_fixed_take(const struct kept_fixed *fixed, struct version *like, struc
 	like->owner = (uid_t)fixed->owner;
 	like->by_operator = fixed->by_operator;
 	like->cache.cached = fixed->cached;
+	if (fixed->companion_of)
+		like->cache.companion_of = *fixed->companion_of;
 	like->gave_name_up = fixed->cached && like->state == VERSION_RETIRING;
 	like->created_ms = fixed->created_ms;
 	like->ready_ms = fixed->ready_ms;

@@ -1038,6 +1038,10 @@ struct gpuwm_publish_options {
 	 * room when versions of the user are freed: gpuwmd frees nothing in the grace time after its
 	 * start (10 s by default). */
 	int64_t wait_ms;
+	/* Only with `cached`: the id of a ready version of the same model, to which this one belongs. gpuwmd
+	 * retires this one when that version is freed. All such versions of one have at most 1 GiB: else
+	 * the call fails with -EFBIG. NULL: it belongs to none. */
+	const char *companion_of;
 };
 
 /* Begins to make a version, or one part of it. The call reserves budget on the device and plans the

@@ -36,6 +36,7 @@ static const struct record_field version_listed_rows[] = {
 	FIELD_U64_MAYBE(struct version_listed, force_at_ms),
 	FIELD_U64_MAYBE(struct version_listed, expire_at_ms),
 	FIELD_BOOL(struct version_listed, cached),
+	FIELD_ID_MAYBE(struct version_listed, companion_of),
 	FIELD_U64(struct version_listed, world),
 	FIELD_U64(struct version_listed, bytes),
 	FIELD_U64(struct version_listed, tensors),

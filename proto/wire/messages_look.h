@@ -28,6 +28,7 @@ struct version_listed {
 	uint64_t created_ms;
 	const uint64_t *ready_ms, *force_at_ms, *expire_at_ms;
 	bool cached;
+	const struct version_id *companion_of; /* NULL: of none */
 	uint64_t world, bytes, tensors;
 	const struct digest *layout, *content;
 	uint64_t owner_uid;

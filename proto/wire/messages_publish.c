@@ -33,6 +33,7 @@ const struct record join_record = {RECORD(struct join_params, join_rows), .check
 static const struct record_field cache_rows[] = {
 	FIELD_U64_OR(struct cache_params, ttl_ms, 0, CACHE_TTL_MS_MAX),
 	FIELD_U64_OR(struct cache_params, keep_last, 0, VERSIONS_MAX),
+	FIELD_ID_MAYBE(struct cache_params, companion_of),
 };
 static const struct record cache_record = {RECORD(struct cache_params, cache_rows)};
 

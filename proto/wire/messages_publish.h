@@ -16,6 +16,7 @@ struct join_params {
 extern const struct record join_record;
 struct cache_params {
 	uint64_t ttl_ms, keep_last; /* 0: not given */
+	const struct version_id *companion_of; /* NULL: of none */
 };
 struct publish_begin_params {
 	struct reference name; /* may be missing */

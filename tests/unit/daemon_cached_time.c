@@ -11,7 +11,7 @@ static struct version *cached(const char *tag, uint64_t ttl_ms, uint32_t keep_la
 	struct publish_part *part;
 	struct publish *publish = building("m", tag, &part);
 
-	publish->version->cache = (struct version_cache){true, ttl_ms, keep_last};
+	publish->version->cache = (struct version_cache){.cached = true, .ttl_ms = ttl_ms, .keep_last = keep_last};
 	return complete(publish, part, 1);
 }
 
@@ -45,4 +45,16 @@ Test(cached_time, is_never_more_than_the_whole_after_a_restart)
 	version->expire_at_ms -= 11 * HOUR_MS;
 	versions_cache_begin(&server->work);
 	cr_expect_leq(left_ms(version), 1);
+}
+
+Test(cached_time, of_a_companion_is_over_if_its_version_did_not_come_back)
+{
+	struct version *version = cached("a", 0, 0), *kept = cached("b", 0, 0);
+
+	version->cache.companion_of = (struct version_id){{1}};
+	kept->cache.companion_of = version->id;
+	versions_cache_begin(&server->work);
+	cr_expect_leq(left_ms(version), 1);
+	cr_expect_neq(version->expire_due_ms, 0);
+	cr_expect_eq(kept->expire_due_ms, 0);
 }

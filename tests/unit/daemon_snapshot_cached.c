@@ -40,3 +40,14 @@ SnapshotTest(snapshot_cached, lost_versions_of_one_tag_are_all_told)
 	hex128_format(old->id.bytes, id);
 	cr_expect_eq(back_find(id)->error.code, -ESTALE);
 }
+
+SnapshotTest(snapshot_cached, a_companion_knows_its_version)
+{
+	struct version *version = fake_ready("m", "v1"), *companion = fake_ready("m", "c");
+
+	companion->cache = (struct version_cache){.cached = true, .companion_of = version->id};
+	back_from_ledger();
+	cr_expect(version_id_equal(&back_find("m@c")->cache.companion_of, &version->id));
+	cr_expect(version_id_equal(&back_find("m@v1")->cache.companion_of, &(struct version_id){0}));
+	expect_same_bytes();
+}

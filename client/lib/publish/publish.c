@@ -70,9 +70,9 @@ static int options_check(const struct gpuwm_publish_options *options, const stru
 	    (!options->join_gids && options->join_gid_count))
 		return error_set(error, -EINVAL, NULL,
 				 "join_uids or join_gids have counts, and were not given");
-	if (!options->cached && (options->ttl_ms || options->keep_last))
+	if (!options->cached && (options->ttl_ms || options->keep_last || options->companion_of))
 		return error_set(error, -EINVAL, "set cached too",
-				 "ttl_ms and keep_last are for cached versions");
+				 "ttl_ms, keep_last and companion_of are for cached versions");
 	if (!specs && count > 0)
 		return error_set(error, -EINVAL, "one spec for each tensor",
 				 "%zu tensors, whose specs were not given", count);
@@ -271,8 +271,9 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 		.uids = {options->join_uids, (uint32_t)options->join_uid_count},
 		.gids = {options->join_gids, (uint32_t)options->join_gid_count},
 	};
-	const struct cache_params cache = {options->ttl_ms, options->keep_last};
-	struct version_id joined = {{0}};
+	struct version_id joined = {{0}}, belongs_to = {{0}};
+	const struct cache_params cache = {options->ttl_ms, options->keep_last,
+					   options->companion_of ? &belongs_to : NULL};
 	const struct publish_begin_params params = {
 		.name.text = options->name,
 		.device = options->device,
@@ -291,6 +292,8 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	struct call call;
 	int r = client_take_id(options->join, "publish", &joined, error);
 
+	if (r == 0)
+		r = client_take_id(options->companion_of, "version", &belongs_to, error);
 	if (r < 0)
 		return r;
 	call_begin(&call, publish->client, &form_publish_begin, &params);

@@ -1,5 +1,6 @@
 /* Cached versions: gpuwmd retires one when its time is over, or when enough newer ones of its model are ready. */
 #include "versions_internal.h"
+#include "../../ledger/companion.h"
 #include "../../../base/clock.h"
 
 static void arm(struct work *work);
@@ -43,18 +44,37 @@ static void arm(struct work *work)
 	versions_arm(work, &work->cache_timer, on_due, due_ms);
 }
 
+static void set_end(struct version *version, uint64_t in_ms)
+{
+	version->expire_at_ms = clock_wall_ms() + in_ms;
+	version->expire_due_ms = clock_steady_ms() + in_ms;
+}
+
 void cached_set_time(struct version *version)
 {
-	if (version->cache.ttl_ms == 0)
+	if (companion_is_left(version)) /* what it goes with was freed while it was made */
+		set_end(version, 0);
+	else if (version->cache.ttl_ms)
+		set_end(version, version->cache.ttl_ms);
+}
+
+void companions_end(struct work *work, const struct version *version)
+{
+	struct version *other = NULL;
+
+	if (version_is_nameless(version))
 		return;
-	version->expire_at_ms = clock_wall_ms() + version->cache.ttl_ms;
-	version->expire_due_ms = clock_steady_ms() + version->cache.ttl_ms;
+	while ((other = registry_next_version(work->ledger->registry, model_name(version->model), other))) {
+		if (version_id_equal(&other->cache.companion_of, &version->id))
+			set_end(other, 0);
+	}
+	arm(work);
 }
 
 static bool is_beside(const struct version *other, const struct version *version)
 {
-	return other->cache.cached && other->state == VERSION_READY && other->owner == version->owner &&
-	       other->by_operator == version->by_operator;
+	return other->cache.cached && !version_is_companion(other) && other->state == VERSION_READY &&
+	       other->owner == version->owner && other->by_operator == version->by_operator;
 }
 
 /* A publisher may retire only versions of the same user, and operators only theirs: see is_beside. */
@@ -82,6 +102,8 @@ void versions_cache_begin(struct work *work)
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (companion_is_left(version) && version->expire_at_ms == 0)
+			set_end(version, 0);
 		const uint64_t end = version->expire_at_ms;
 		/* Never more than its whole time: the clock may have been set back since it began. */
 		const uint64_t since = version->ready_ms > now ? version->ready_ms : now;

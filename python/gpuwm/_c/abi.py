@@ -192,6 +192,7 @@ class PublishOptions(ctypes.Structure):
         ("keep_last", c_uint32),
         ("ttl_ms", c_uint64),
         ("wait_ms", c_int64),
+        ("companion_of", c_char_p),
     )
 
 

@@ -109,6 +109,7 @@ class What(NamedTuple):
     join_gids: Sequence[int] = ()
     cached: Cached | None = None
     wait_ms: int = 0
+    companion_of: str | None = None
 
 
 class Making:
@@ -254,10 +255,11 @@ def options_of(what: What, specs: Sequence[Spec]) -> abi.PublishOptions:
         join_gids=joiners[1],
         join_uid_count=len(joiners[0]),
         join_gid_count=len(joiners[1]),
-        cached=what.cached is not None,
+        cached=what.cached is not None or what.companion_of is not None,
         keep_last=what.cached.keep_last if what.cached else 0,
         ttl_ms=what.cached.ttl_ms if what.cached else 0,
         wait_ms=what.wait_ms,
+        companion_of=lib.maybe_text(what.companion_of, "companion_of"),
     )
 
 

@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
     metadata: Mapping[str, str] | None
     ttl: float | None
     keep_last: int | None
+    companion_of: str | None
     device: Any
     rank: int
     world: int
@@ -123,6 +124,8 @@ def publish(
       most 30 days; math.inf: never). When it becomes ready, gpuwmd retires this user's cached
       versions of the model that were begun before it, except for the last `keep_last` - 1
       (keep_last: at most 1024). While an alias names a version, it stays.
+    - companion_of: the id of a ready version of the same model. The version is cached, and gpuwmd
+      retires it when that version is freed. All companions of one have at most 1 GiB together.
     - device: "host", a UUID, "cuda:N"… None: the device of the tensors.
     - dtype: with bind=False: float16, bfloat16, float32 and float64 tensors are stored in this one
       of these dtypes (torch.bfloat16, numpy.float16, "bfloat16"), rounded when they are copied.
@@ -189,6 +192,7 @@ def publish(
         join_gids=options.get("join_gids", ()),
         cached=cached(options.get("ttl"), options.get("keep_last")),
         wait_ms=lib.milliseconds(options.get("wait"), "wait"),
+        companion_of=options.get("companion_of"),
     )
     specs = [part.spec for part in gathered.parts]
     options_of(what, specs)  # raises before anything is connected

@@ -1,0 +1,205 @@
+/* Companions: cached versions that end with the version that they belong to. */
+#include "kept.h"
+
+#include "base/limits.h"
+
+#include <signal.h>
+#include <string.h>
+
+SYSTEM_SUITE(companions);
+
+static char id_of_m[33];
+
+/* "m@v1", whose id is id_of_m from then on. */
+static void make_m(struct gpuwm_client *client, struct gpuwmd *d)
+{
+	struct gpuwm_mapping *mapping;
+
+	OK(publish_version(client, d->device, "m@v1", SMALL(1)));
+	OK(gpuwm_attach(client, "m@v1", NULL, &mapping));
+	snprintf(id_of_m, sizeof(id_of_m), "%s", gpuwm_mapping_version(mapping)->id);
+	OK(gpuwm_detach(mapping));
+}
+
+/* Waits so long until it is freed. */
+static void retire_m(struct gpuwm_client *client, int64_t wait_ms)
+{
+	struct gpuwm_swap_options options = GPUWM_OPTIONS(struct gpuwm_swap_options);
+
+	options.model = "m";
+	options.alias = "current";
+	OK(gpuwm_swap(client, &options, NULL));
+	OK(gpuwm_retire(client, "m@v1", wait_ms));
+}
+
+static struct gpuwm_publish_options companion(const char *name, const char *of)
+{
+	struct gpuwm_publish_options options = GPUWM_OPTIONS(struct gpuwm_publish_options);
+
+	options.name = name;
+	options.device = "host";
+	options.cached = true;
+	options.companion_of = of;
+	return options;
+}
+
+static int make(struct gpuwm_client *client, const char *name, const char *of)
+{
+	struct gpuwm_publish_options options = companion(name, of);
+	struct gpuwm_publish *publish;
+	int r = publish_begin_with(client, &options, SMALL(2), &publish);
+
+	if (r == 0)
+		r = publish_fill(publish, SMALL(2));
+	return r < 0 ? r : gpuwm_publish_commit(publish, NULL);
+}
+
+/* A begin of so many bytes, without their memory. */
+static int begin(struct gpuwm_client *client, const char *name, uint64_t bytes, struct gpuwm_publish **ret)
+{
+	struct gpuwm_publish_options options = companion(name, id_of_m);
+	const struct gpuwm_tensor_spec spec = {
+		.name = "t", .dtype = GPUWM_U8, .ndim = 1, .shape = &bytes};
+
+	options.stepwise = true;
+	return gpuwm_publish_begin(client, &options, &spec, 1, ret);
+}
+
+GPUWMD_TEST(companions, it_is_retired_when_its_version_is_freed)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping, *of;
+
+	make_m(client, d);
+	OK(make(client, "m@c", id_of_m));
+	OK(make(client, "m@held", id_of_m));
+	OK(gpuwm_attach(client, "m@v1", NULL, &of));
+	OK(gpuwm_attach(client, "m@held", NULL, &mapping));
+	retire_m(client, 0);
+	cr_expect_eq(status_of(d, "versions"), 3, "a worker has the version");
+	OK(gpuwm_detach(of));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 1));
+	cr_expect(mapping_holds(mapping, 2));
+	OK(gpuwm_detach(mapping));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST(companions, one_that_comes_too_late_ends_at_once)
+{
+	struct gpuwm_publish_options options;
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+
+	make_m(client, d);
+	options = companion("m@late", id_of_m);
+	OK(publish_begin_with(client, &options, SMALL(2), &publish));
+	retire_m(client, SOON_MS);
+	OK(publish_fill(publish, SMALL(2)));
+	OK(gpuwm_publish_commit(publish, NULL));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST(companions, what_it_may_not_be)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish_options options;
+	struct gpuwm_publish *publish;
+	struct gpuwm_mapping *mapping;
+	char id_of_c[33];
+
+	make_m(client, d);
+	OK(make(client, "m@c", id_of_m));
+	OK(gpuwm_attach(client, "m@c", NULL, &mapping));
+	snprintf(id_of_c, sizeof(id_of_c), "%s", gpuwm_mapping_version(mapping)->id);
+	OK(gpuwm_detach(mapping));
+	FAILS(make(client, "m@d", "00000000000000000000000000000001"), ENOENT);
+	FAILS(make(client, "other@d", id_of_m), ENOENT);
+	FAILS(make(client, "m@d", id_of_c), EINVAL);
+	FAILS(make(client, "m@d", "v1"), EINVAL);
+	options = companion("m@d", id_of_m);
+	options.cached = false;
+	FAILS(publish_begin_with(client, &options, SMALL(1), &publish), EINVAL);
+	OK(gpuwm_attach(client, "m@v1", NULL, &mapping));
+	retire_m(client, 0);
+	FAILS(make(client, "m@d", id_of_m), EINVAL);
+	OK(gpuwm_detach(mapping));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST(companions, all_of_one_version_have_a_limit)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *large, *small;
+
+	make_m(client, d);
+	FAILS(begin(client, "m@a", COMPANION_BYTES_MAX + 1, &large), EFBIG);
+	cr_expect(strstr(gpuwm_error()->message, "1073741824 together"), "%s", gpuwm_error()->message);
+	OK(begin(client, "m@a", COMPANION_BYTES_MAX, &large));
+	FAILS(begin(client, "m@b", 1, &small), EFBIG);
+	gpuwm_publish_abort(large, "the test wants so");
+	OK(begin(client, "m@b", 1, &small));
+	gpuwm_publish_abort(small, "the test wants so");
+	retire_m(client, SOON_MS);
+	gpuwm_close(client);
+}
+
+/* A builder's results may have the same model and user. */
+GPUWMD_TEST(companions, it_takes_no_place_of_cached_versions)
+{
+	struct gpuwm_publish_options options;
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_publish *publish;
+
+	make_m(client, d);
+	OK(make(client, "m@c", id_of_m));
+	options = companion("m@result", NULL);
+	options.keep_last = 1;
+	OK(publish_begin_with(client, &options, SMALL(1), &publish));
+	OK(publish_fill(publish, SMALL(1)));
+	OK(gpuwm_publish_commit(publish, NULL));
+	cr_expect_eq(status_of(d, "versions"), 3);
+	OK(gpuwm_retire(client, "m@result", SOON_MS));
+	retire_m(client, SOON_MS);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST(companions, show_names_them)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	make_m(client, d);
+	OK(make(client, "m@c", id_of_m));
+	OK(gpuwm_attach(client, "m@c", NULL, &mapping)); /* it is there until the end */
+	CTL_IS(0, "show", "m@v1");
+	cr_expect(strstr(output, "companion m@c"), "%s", output);
+	CTL_IS(0, "show", "m@c");
+	cr_expect(strstr(output, "a companion of m@v1"), "%s", output);
+	CTL_IS(0, "show", "m@v1", "-o", "json");
+	cr_expect(strstr(output, "\"companions\""), "%s", output);
+	retire_m(client, SOON_MS);
+	OK(gpuwm_detach(mapping));
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
+
+GPUWMD_TEST_BY(companions, a_restart_keeps_them,
+	       gpuwmd_start_kept(&(const struct kept){.limits = LIMITS_SHORT}), gpuwmd_stop_empty)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+
+	make_m(client, d);
+	OK(make(client, "m@c", id_of_m));
+	kept_kill(d, SIGKILL);
+	OK(gpuwm_attach(client, "m@c", NULL, &mapping));
+	cr_expect(mapping_holds(mapping, 2));
+	OK(gpuwm_detach(mapping));
+	retire_m(client, SOON_MS);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
