@@ -12,6 +12,7 @@ from .. import _client as clients
 from .. import errors
 from .._c import devices
 from .._mapping import Mapping as Attached
+from .caches import Caches
 from .ranks import Ranks
 from .raw import WHOLE, Checkpoint, Share
 from .settings import Settings
@@ -36,6 +37,7 @@ class Engine:
     - device: gpuwm's name of this rank's device.
     - checkpoint: in mode raw what `ref` named when rank 0 computed `identity`.
     - share: this rank's of the model.
+    - keeps_caches: the engine compiles, and has the setting "caches". caches: of rank 0.
     - seconds: how long its first steps took, for the log.
     - log: where an engine of this kind logs.
     """
@@ -53,6 +55,8 @@ class Engine:
     ref: str | None
     checkpoint: Checkpoint | None = None
     share: Share = WHOLE
+    keeps_caches: bool = False
+    caches: Caches | None = None
     seconds: dict[str, float] = default(default_factory=dict)
 
     def check(self, mapping: Attached, more: Mapping[str, str] | None = None) -> None:

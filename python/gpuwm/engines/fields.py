@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -47,6 +48,12 @@ def torch_version() -> str:
     import torch
 
     return str(torch.__version__)
+
+
+def torch_folder() -> str:
+    import torch
+
+    return os.path.dirname(torch.__file__)
 
 
 def packages(names: Iterable[str]) -> str:

@@ -20,7 +20,8 @@ import torch
 from .. import errors, image
 from .._mapping import Mapping as Attached
 from .._torch.bind import no_collections
-from . import differences, election, names, publication, raw, wholes
+from . import caches, differences, election, names, publication, raw, wholes
+from .caches import Caches
 from .clock import Clock
 from .engine import Engine
 from .names import Load
@@ -51,6 +52,15 @@ class Steps(abc.ABC):
     def __init__(self, load: Load, settings: Settings) -> None:
         self.load = load
         self.settings = settings
+
+    def compiles(self) -> bool:
+        """Whether the engine calls `caches.write` when it has compiled."""
+        return False
+
+    def caches(self) -> Caches:
+        """What the engine's compilers keep. Only asked if it compiles. Raises the errors of
+        `caches.key`."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def check(self) -> None:
@@ -105,6 +115,8 @@ def decide(steps: Steps) -> Decision:
     clock = Clock()
     steps.check()
     engine = names.connect(steps.load, steps.settings)
+    engine.keeps_caches = steps.settings.caches != "off" and steps.compiles()
+    engine.caches = caches.of(engine, steps.caches)
     clock.lap("key")
     mapping = election.find(engine)
     clock.lap("attach")
@@ -173,6 +185,7 @@ def _build(steps: Steps, engine: Engine) -> Module:
         _warn_of_fallback(steps, failed)
         return model
     steps.keep(model, engine, mapping)
+    caches.lay_out(engine, mapping.version)
     _empty_cache()
     steps.log.info(
         "gpuwm: built %s (%s), since %s: %.2f GB in %d tensors; %s %.2f s, publish %.2f s. "
@@ -212,6 +225,7 @@ def _attach(steps: Steps, engine: Engine, mapping: Attached) -> Module:
     engine.ranks.agree(f"build a model around {engine.name}", error)
     steps.keep(model, engine, mapping)
     version = mapping.version
+    caches.lay_out(engine, version)
     steps.log.info(
         "gpuwm: attached %s (%s), %.2f GB, made by %s, in %.3f s: %s",
         version,

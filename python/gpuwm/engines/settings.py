@@ -14,6 +14,7 @@ from .._c import lib
 
 MODES = ("auto", "load", "save", "raw")
 FALLBACKS = ("auto",)
+CACHES = ("off", "own", "owner")
 # Loaders that do not read a plain checkpoint. Mode raw has plain checkpoints only, and what the
 # other loaders leave refers to memory that a module image does not hold.
 REFUSED_INNER: Mapping[str, str] = {
@@ -39,6 +40,7 @@ class Settings:
     wait: float | None = None
     socket: str | None = None
     private: tuple[str, ...] = ()
+    caches: str = "off"
 
     def after(self, since: float) -> Settings:
         """These settings with what is left of `wait`, which began at `since`, by

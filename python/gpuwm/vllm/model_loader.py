@@ -33,6 +33,8 @@ The keys of `--model-loader-extra-config`; none of them is required:
   how long to wait for gpuwmd to come up; absent: not at all.
 - socket: gpuwmd's socket. Absent: $GPUWM_SOCKET or the usual places.
 - private: patterns of names of parameters. This engine gets copies of these, which may be written.
+- caches: "off" (default), "own" or "owner": whether this engine keeps what it compiles with the
+  version, and whose compiled files it takes: `gpuwm.engines.caches`.
 - engines: how many engines share the GPU; default 1. engine_overhead_gib: what each of them has on
   the GPU besides torch's memory. `gpuwm.vllm.memory` says more about both.
 - standby: the lock of a group of engines of which one is active. `python -m gpuwm.vllm standby`
@@ -66,11 +68,13 @@ from .. import errors
 from .._mapping import Mapping as Attached
 from .._torch import init
 from ..engines import election, load_flow
+from ..engines.caches import Caches
 from ..engines.engine import Engine
 from ..engines.publication import made_by
 from ..engines.settings import Settings
 from . import (
     backends,
+    compiled,
     differences,
     engines,
     guards,
@@ -211,6 +215,12 @@ class _Steps(load_flow.Steps):
     def __init__(self, load: Load, chosen: Settings, load_config: Any) -> None:
         super().__init__(load, chosen)
         self._load_config = load_config
+
+    def compiles(self) -> bool:
+        return not self.load.is_draft  # the target's files have the draft's beside them
+
+    def caches(self) -> Caches:
+        return compiled.caches(self.load.vllm_config, self.load.device_kind)
 
     def check(self) -> None:
         guards.check()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engines import settings as shared
-from ..engines.settings import MODES
+from ..engines.settings import CACHES, MODES
 from . import memory
 
 __all__ = ["MODES", "Settings", "parse"]
@@ -25,6 +25,7 @@ class Settings(shared.Settings):
 
 _CHECKS: Mapping[str, shared.Check] = {
     **shared.CHECKS,
+    "caches": shared.one_of(CACHES),
     memory.ENGINES_KEY: memory.engines_of,
     memory.OVERHEAD_KEY: memory.overhead_of,
     memory.STANDBY_KEY: shared.text_like(

@@ -44,7 +44,7 @@ from .. import _connection, errors
 from .._c import devices
 from .._torch import registry
 from . import cache as kv_cache
-from . import memory, model_loader, refusals, releases, sleep_mode, transfer
+from . import compiled, memory, model_loader, refusals, releases, sleep_mode, transfer
 from .answers import answering
 from .extension import Extension
 from .lifeline import Lifeline
@@ -218,6 +218,7 @@ class Worker(Lifeline, Extension, VllmWorker):
 
     def compile_or_warm_up_model(self) -> Any:
         found = super().compile_or_warm_up_model()
+        compiled.keep(model_loader.all_loaded())
         if self.gpu_cache is not None:
             # the engine that serves can use what the profile needed
             torch.accelerator.empty_cache()
