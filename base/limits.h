@@ -305,6 +305,8 @@
 #define PINS_PER_VERSION_MAX 64
 #define ALIASES_PER_MODEL_MAX 64
 #define PARTS_PER_VERSION_MAX 64 /* ranks times replicas */
+/* Leases that are awake together or not at all: those of one engine, of PARTS_PER_VERSION_MAX ranks with four models each. */
+#define UNPARK_GROUP_MAX (4 * PARTS_PER_VERSION_MAX)
 #define EVENTS_KEPT_MAX 1024 /* gpuwmd tells a subscriber that is further behind `lost` */
 
 /* --- rules for models (fixed) ------------------------------------------ */

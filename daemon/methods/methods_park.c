@@ -34,7 +34,7 @@ int method_unpark(struct request *request, const void *given, struct error *erro
 	struct ref ref = {.has_id = true};
 	struct lease_wanted wanted = {
 		.ref = &ref, .device = "", .lease = params->lease, .wait_ms = params->wait_ms};
-	const struct lease *lease = lease_own(request, params->lease, error);
+	struct lease *lease = lease_own(request, params->lease, error);
 	struct lease_later later;
 	int r;
 
@@ -42,7 +42,11 @@ int method_unpark(struct request *request, const void *given, struct error *erro
 		return error->code;
 	ref.id = lease->version->id;
 	wanted.room = params->room ? *params->room : room_before(lease);
-	r = lease_awake(request, &wanted, &later, error);
+	r = unparks_join(&request->server->work, lease, params->group, params->group_leases, error);
+	if (r == 0)
+		r = lease_awake(request, &wanted, &later, error);
+	else
+		later = (struct lease_later){0};
 	if (r < 0 && later.comes && params->wait_ms != 0)
 		return lease_wait(request, WAIT_READY, &wanted, params->wait_ms, unpark_wake, error);
 	return r;

@@ -569,6 +569,18 @@ int gpuwm_park(struct gpuwm_mapping *mapping, uint64_t room);
  *   -ENOMEM, -EIO, -ECHILD, and the codes of gpuwm_lost */
 int gpuwm_unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms);
 #define GPUWM_ROOM_AS_BEFORE UINT64_MAX
+/* Does what gpuwm_unpark does, for one of several mappings that are of use only together: those of the ranks of one engine, each with a
+ * device of its own. Every one of them makes this call, in its own process, with the same name and the same number of mappings. gpuwmd grants
+ * nothing to any of them before all have asked, and then everything to all of them at once. Else the ranks of two engines could wait for
+ * each other. If one of them fails, all calls fail with its error.
+ *
+ * group: 1 to 128 bytes, of the user's own choice; other users' groups are other ones. mappings: at most 256. The names of two
+ * engines must differ. A mapping that is awake already asks again for its room, and counts.
+ *
+ * Returns 0. Fails as gpuwm_unpark; with -ENOSPC also if others have not asked, and the call does not wait; with -EINVAL. A process that
+ * has failed parks its mapping, so that the others' next try begins anew. */
+int gpuwm_unpark_together(struct gpuwm_mapping *mapping, const char *group, uint32_t mappings, uint64_t room,
+			  int64_t wait_ms);
 /* Returns whether the mapping is parked. */
 bool gpuwm_mapping_parked(const struct gpuwm_mapping *mapping);
 /* Returns the bytes of room that gpuwmd counts for the mapping now. */

@@ -94,14 +94,20 @@ static const struct record_field unpark_params_rows[] = {
 	FIELD_U64(struct unpark_params, lease),
 	FIELD_WAIT_MS(struct unpark_params),
 	FIELD_U64_MAYBE(struct unpark_params, room),
+	FIELD_TEXT_MAYBE(struct unpark_params, group, NAME_BYTES_MAX),
+	FIELD_U64_OR(struct unpark_params, group_leases, 0, UNPARK_GROUP_MAX),
 };
 static int check_unpark(const void *value, struct error *error)
 {
-	const uint64_t *room = ((const struct unpark_params *)value)->room;
+	const struct unpark_params *params = value;
 
-	return !room || *room <= ROOM_BYTES_MAX ? 0
-						: error_set(error, -EINVAL, NULL, "room: at most %llu bytes",
-							    (unsigned long long)ROOM_BYTES_MAX);
+	if (params->room && *params->room > ROOM_BYTES_MAX)
+		return error_set(error, -EINVAL, NULL, "room: at most %llu bytes",
+				 (unsigned long long)ROOM_BYTES_MAX);
+	if ((params->group && params->group[0] != '\0') != (params->group_leases > 0))
+		return error_set(error, -EINVAL, "a name, and how many leases have it",
+				 "group and group_leases: one of them is missing");
+	return 0;
 }
 
 static const struct record unpark_params = {RECORD(struct unpark_params, unpark_params_rows),

@@ -52,6 +52,8 @@ struct unpark_params {
 	uint64_t lease;
 	int64_t wait_ms;
 	const uint64_t *room; /* NULL: as much as when the lease was awake last */
+	const char *group; /* the leases of this name are awake together; NULL: this one alone */
+	uint64_t group_leases; /* how many they are */
 };
 
 extern const struct message_form form_announce;

@@ -263,6 +263,7 @@ def _wait_for(client: Client, ref: str, options: abi.AttachOptions) -> None:
 
 ROOM_MAX = 1 << 50
 ROOM_AS_BEFORE = lib.UINT64_MAX
+GROUP_MAX = 256  # mappings that are unparked together
 
 # Ctrl-C is noticed between two questions, and nothing goes on behind the caller's back after it.
 QUESTION_MS = round(threads.UNSEEN_S * 1000)
@@ -291,7 +292,12 @@ def park(handle: Handle, room: int = 0) -> None:
     logs.park.info("parked %s", version_of(handle.version))
 
 
-def unpark(handle: Handle, wait: float | None = None, room: int | None = None) -> None:
+def unpark(
+    handle: Handle,
+    wait: float | None = None,
+    room: int | None = None,
+    together: tuple[str, int] | None = None,
+) -> None:
     """Maps the memory again, at the same addresses.
 
     - wait: seconds to wait if the version has left its device, and has to come back. None: do not
@@ -299,24 +305,35 @@ def unpark(handle: Handle, wait: float | None = None, room: int | None = None) -
     - room: the bytes that the process is going to take on the device besides, once the call has
       returned. gpuwmd grants the version and the room together, or neither. None: as many as when
       the mapping was awake last. A mapping that is not parked gets the other room.
+    - together: a name, and how many mappings call with it, each in whatever process. gpuwmd grants
+      nothing to any of them before all have asked, and then everything to all of them: so the ranks
+      of two engines never wait for each other. An error of one is the error of all. The name is
+      one of this user's, and no other engine of the user has it.
 
     Raises TimedOut, NotFound (the version was retired after it had left its device), Damaged,
     NoDevice, NoRoom, Quota or Lost; the mapping stays parked then.
     """
     left = lib.milliseconds(wait, "wait")
     asked = ROOM_AS_BEFORE if room is None else lib.count(room, "room", ROOM_MAX)
+    name, mappings = (None, 0) if together is None else _group(*together)
     began = time.monotonic()
     while True:
         now = min(left, QUESTION_MS) if left >= 0 else QUESTION_MS
         try:
             with handle.use() as pointer:
-                lib.check(handle.library.gpuwm_unpark(pointer, asked, now))
+                lib.check(handle.library.gpuwm_unpark_together(pointer, name, mappings, asked, now))
         except errors.TimedOut:
             if left >= 0 and (time.monotonic() - began) * 1000 >= left:
                 raise
         else:
             break
     logs.park.info("unparked %s after %.3f s", version_of(handle.version), time.monotonic() - began)
+
+
+def _group(name: str, mappings: int) -> tuple[bytes, int]:
+    if lib.count(mappings, "mappings of together", GROUP_MAX) == 0:
+        raise errors.Invalid("together: of 0 mappings", "a name, and 1 to 256 mappings")
+    return lib.text_bytes(name, "name of together"), mappings
 
 
 def is_parked(handle: Handle) -> bool:

@@ -101,14 +101,26 @@ class Mapping(Tensors):
         """Gives the memory back, and keeps its addresses: see gpuwm._lease.park."""
         _lease.park(self._held(), room)
 
-    def unpark(self, wait: float | None = None, *, room: int | None = None) -> None:
+    def unpark(
+        self,
+        wait: float | None = None,
+        *,
+        room: int | None = None,
+        together: tuple[str, int] | None = None,
+    ) -> None:
         """Has the memory again, at the same addresses: see gpuwm._lease.unpark."""
-        _lease.unpark(self._held(), wait, room)
+        _lease.unpark(self._held(), wait, room, together)
 
-    async def unpark_async(self, wait: float | None = None, *, room: int | None = None) -> None:
+    async def unpark_async(
+        self,
+        wait: float | None = None,
+        *,
+        room: int | None = None,
+        together: tuple[str, int] | None = None,
+    ) -> None:
         """Does what unpark does, without blocking the event loop. If it is cancelled, the call goes
         on in its thread."""
-        await threads.awaited(lambda: self.unpark(wait, room=room))
+        await threads.awaited(lambda: self.unpark(wait, room=room, together=together))
 
     @property
     def room(self) -> int:

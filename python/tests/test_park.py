@@ -128,3 +128,28 @@ def test_room_is_counted_while_a_mapping_is_awake(model: nn.Module) -> None:
         assert mapping.room == 0
     with pytest.raises(gpuwm.Invalid, match="copy=True with room"):
         gpuwm.attach("parked@v1", copy=True, room=1)  # type: ignore[call-overload]
+
+
+def test_mappings_that_are_unparked_together_wait_for_all(model: nn.Module) -> None:
+    one, other = gpuwm.attach("parked@v1"), gpuwm.attach("parked@v1")
+    for mapping in (one, other):
+        mapping.park()
+    with pytest.raises(gpuwm.NoRoom, match='of the group "both" 1 of 2 leases have asked'):
+        one.unpark(together=("both", 2))
+    other.unpark(together=("both", 2))
+    one.unpark(together=("both", 2))
+    assert not one.parked
+    assert not other.parked
+    one.park()
+    other.park()
+    asyncio.run(_together(one, other))
+    assert not one.parked
+    for wrong in (("", 2), ("both", 0), ("both", 257)):
+        with pytest.raises(gpuwm.Invalid):
+            one.unpark(together=wrong)
+    one.close()
+    other.close()
+
+
+async def _together(*mappings: gpuwm.Mapping) -> None:
+    await asyncio.gather(*(each.unpark_async(30, together=("both", 2)) for each in mappings))

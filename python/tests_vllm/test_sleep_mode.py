@@ -284,6 +284,56 @@ def test_two_ranks_go_back_together(daemon: Daemon, start: Start) -> None:
         assert [state(engine) for engine in both] == [AWAKE, AWAKE]
 
 
+def test_two_engines_of_two_ranks_do_not_wait_for_each_other(daemon: Daemon, start: Start) -> None:
+    """The budget has room for the pools of one of them."""
+    engines = [
+        [
+            start(
+                "dense",
+                rank=rank,
+                meet=f"turns-{number}",
+                tensor_parallel_size=2,
+                load_format="gpuwm",
+                extra={"ref": "turns@v1"},
+                changed=SLEEPS,
+            )
+            for rank in (0, 1)
+        ]
+        for number in (0, 1)
+    ]
+
+    def all_call(ranks: list[Engine], method: str) -> list[str]:
+        for engine in ranks:
+            engine.tell("sleep_mode", method)
+        return [engine.answer() for engine in ranks]
+
+    for ranks in engines:
+        for engine in ranks:
+            engine.loaded()
+        assert all_call(ranks, "sleep") == ["", ""]
+    first, second = engines
+
+    def is_awake(ranks: list[Engine]) -> bool:
+        pids = {engine.pid for engine in ranks}
+        return all(
+            not lease.get("parked", False)
+            for client in daemon.admin.clients()
+            if client["pid"] in pids
+            for lease in client["leases"]
+        )
+
+    # One by one, each engine would have what the other one needs.
+    for engine in (first[0], second[1], second[0], first[1]):
+        engine.tell("sleep_mode", "wake_up")
+    eventually(lambda: is_awake(first) or is_awake(second))
+    awake, waits = (first, second) if is_awake(first) else (second, first)
+    assert not is_awake(waits)
+    assert [engine.answer() for engine in awake] == ["", ""]
+    assert all_call(awake, "sleep") == ["", ""]
+    assert [engine.answer() for engine in waits] == ["", ""]
+    assert [state(engine) for engine in waits] == [AWAKE, AWAKE]
+
+
 def test_without_sleep_mode_and_in_a_standby_group_the_reason_is_named(
     daemon: Daemon, start: Start
 ) -> None:

@@ -63,6 +63,40 @@ Test(unparks, room_is_wanted_from_users_who_are_awake_there)
 	cr_expect_eq(host()->rooms, 0);
 }
 
+static int unpark_in(int sock, uint64_t lease, const char *group, uint64_t leases)
+{
+	return ASK(sock, "unpark", NUMBER("lease", lease), NUMBER("room", ROOM / 4), TEXT("group", group),
+		   NUMBER("group_leases", leases));
+}
+
+Test(unparks, a_group_is_of_one_user_and_of_one_size)
+{
+	int first, second, stranger;
+	uint64_t has, lacks, others;
+
+	ready("m", "v1");
+	first = worker_of(5001);
+	has = lease_by(first, "m");
+	second = worker_of(5001);
+	lacks = lease_by(second, "m");
+	stranger = worker_of(5002);
+	others = lease_by(stranger, "m");
+	cr_assert_eq(unpark_in(first, has, "a", 2), -ENOSPC, "%s", message.error.message);
+	cr_assert_eq(unpark_in(stranger, others, "a", 2), -ENOSPC, "it is another user's");
+	cr_assert_eq(unpark_in(second, lacks, "a", 3), -ENOSPC, "it is of another size");
+	cr_assert_eq(unpark_in(second, lacks, "b", 2), -ENOSPC, "it has another name");
+	cr_expect_eq(host()->rooms, 0);
+	cr_assert_eq(unpark_in(second, lacks, "a", 2), 0, "%s", message.error.message);
+	cr_expect_eq(host()->rooms, 2 * (ROOM / 4), "both have it");
+	cr_assert_eq(unpark_in(first, has, "a", 2), 0);
+	cr_assert_eq(unpark_in(first, has, "", 2), -EINVAL);
+	cr_assert_eq(unpark_in(first, has, "a", 0), -EINVAL);
+	cr_assert_eq(release(first, has), 0);
+	cr_assert_eq(release(second, lacks), 0);
+	cr_assert_eq(release(stranger, others), 0);
+	cr_expect_eq(host()->rooms, 0);
+}
+
 /* Its process goes on to take it. */
 Test(unparks, room_of_a_revoked_lease_stays_until_its_process_lets_go)
 {

@@ -52,12 +52,12 @@ static int check_granted(const struct gpuwm_mapping *mapping, struct grant *gran
 	return error_set(error, -EPROTO, NULL, "unpark: another version than %s", mapping->part->label);
 }
 
-static int unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms, struct error *error)
+static int unpark(struct gpuwm_mapping *mapping, const struct unpark_wish *wish, struct error *error)
 {
 	const uint64_t kept = gpuwm_mapping_room(mapping);
 	struct error unused;
 	struct grant grant;
-	int r = lease_unpark(mapping->client, mapping->lease, room, wait_ms, &grant, error);
+	int r = lease_unpark(mapping->client, mapping->lease, wish, &grant, error);
 
 	if (r < 0)
 		return r;
@@ -70,25 +70,39 @@ static int unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms,
 	return r;
 }
 
-/* Whether there is nothing to ask for. */
-static bool has_all(const struct gpuwm_mapping *mapping, uint64_t room)
+/* Whether there is nothing to ask for. Others of a group may wait for this one. */
+static bool has_all(const struct gpuwm_mapping *mapping, const struct unpark_wish *wish)
 {
-	return !mapping->parked && (room == GPUWM_ROOM_AS_BEFORE || room == gpuwm_mapping_room(mapping));
+	return !mapping->parked && !wish->group &&
+	       (wish->room == GPUWM_ROOM_AS_BEFORE || wish->room == gpuwm_mapping_room(mapping));
 }
 
-int gpuwm_unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms)
+static int mapping_unpark(struct gpuwm_mapping *mapping, const struct unpark_wish *wish)
 {
 	struct error error;
 	int r = fork_check(&mapping->hook, &error);
 
-	if (r == 0 && has_all(mapping, room))
+	if (r == 0 && has_all(mapping, wish))
 		return 0;
 	if (r == 0)
-		r = unpark(mapping, room, wait_ms, &error);
+		r = unpark(mapping, wish, &error);
 	if (r < 0)
 		return client_fail(&error);
 	mapping->parked = false;
 	return 0;
+}
+
+int gpuwm_unpark(struct gpuwm_mapping *mapping, uint64_t room, int64_t wait_ms)
+{
+	return mapping_unpark(mapping, &(struct unpark_wish){.room = room, .wait_ms = wait_ms});
+}
+
+int gpuwm_unpark_together(struct gpuwm_mapping *mapping, const char *group, uint32_t mappings, uint64_t room,
+			  int64_t wait_ms)
+{
+	return mapping_unpark(
+		mapping, &(struct unpark_wish){
+				 .room = room, .group = group, .group_leases = mappings, .wait_ms = wait_ms});
 }
 
 uint64_t gpuwm_mapping_room(const struct gpuwm_mapping *mapping)

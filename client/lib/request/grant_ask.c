@@ -137,7 +137,7 @@ static int transport_options_check(const struct asking *asking, struct error *er
 		return error_set(error, -EINVAL, "GPUWM_TRANSPORT_FD, or GPUWM_TRANSPORT_CUDA_IPC",
 				 "there is no transport %d", (int)options->transport);
 	if (options->room > 0 && (asking->name || options->look || is_copied(options)))
-		return error_set(error, -EINVAL, "attach without it: an unpark gives a mapping other room",
+		return error_set(error, -EINVAL, "unpark it with room: a mapping that is awake gets it so, too",
 				 "room is for attaches by descriptors, without look");
 	if (!is_copied(options))
 		return 0;

@@ -95,10 +95,17 @@ void lease_address(struct gpuwm_client *client, const struct lease *lease, char 
  * code of gpuwm_lost if the lease is lost, with -EINVAL (the version does not move) and -ENOTSUP (gpuwmd is older): the lease is as
  * before then. */
 int lease_park(struct gpuwm_client *client, struct lease *lease, uint64_t room, struct error *error);
+/* What a lease is to be awake with. */
+struct unpark_wish {
+	uint64_t room; /* bytes; GPUWM_ROOM_AS_BEFORE */
+	const char *group; /* of the leases that are awake together; NULL: this one alone */
+	uint64_t group_leases; /* how many they are */
+	int64_t wait_ms; /* 0: it does not wait, -1: for ever */
+};
 /* Asks for the memory of the version again, and waits for it. Sets *ret, whose lease is this one; the caller calls grant_close_fds. After an
  * error the lease is parked, or gpuwmd takes it for one that is awake: lease_park mends that. */
 struct grant;
-int lease_unpark(struct gpuwm_client *client, struct lease *lease, uint64_t room, int64_t wait_ms,
+int lease_unpark(struct gpuwm_client *client, struct lease *lease, const struct unpark_wish *wish,
 		 struct grant *ret, struct error *error);
 /* Returns the bytes of room that gpuwmd counts for the lease. */
 uint64_t lease_room(struct gpuwm_client *client, const struct lease *lease);

@@ -117,41 +117,45 @@ static int check_room(struct gpuwm_client *client, const struct lease *lease, ui
 }
 
 static int unpark_once(struct gpuwm_client *client, struct lease *lease, const struct granted_on *on,
-		       uint64_t room, int64_t wait_ms, struct grant *ret, struct error *error)
+		       const struct unpark_wish *wish, struct grant *ret, struct error *error)
 {
 	struct reply reply;
 	struct call call;
 	int r;
 
-	call_begin(
-		&call, client, &form_unpark,
-		&(struct unpark_params){.lease = on->id, .room = room == GPUWM_ROOM_AS_BEFORE ? NULL : &room});
+	call_begin(&call, client, &form_unpark,
+		   &(struct unpark_params){.lease = on->id,
+					   .room = wish->room == GPUWM_ROOM_AS_BEFORE ? NULL : &wish->room,
+					   .group = wish->group,
+					   .group_leases = wish->group_leases});
 	call.only = on->round;
-	r = call_run(&call, wait_ms, &reply, error);
+	r = call_run(&call, wish->wait_ms, &reply, error);
 	if (r < 0)
 		return too_old(r, error);
 	r = unpark_take(client, lease, on, &reply, ret, error);
 	reply_clear(&reply);
 	if (r < 0)
 		return r;
-	r = check_room(client, lease, room, error);
+	r = check_room(client, lease, wish->room, error);
 	if (r < 0)
 		grant_close_fds(ret);
 	return r;
 }
 
-int lease_unpark(struct gpuwm_client *client, struct lease *lease, uint64_t room, int64_t wait_ms,
+int lease_unpark(struct gpuwm_client *client, struct lease *lease, const struct unpark_wish *wish,
 		 struct grant *ret, struct error *error)
 {
-	const int64_t deadline = clock_deadline(wait_ms);
+	const int64_t deadline = clock_deadline(wish->wait_ms);
+	struct unpark_wish now = *wish;
 	struct granted_on on;
 	int r;
 
 	do {
+		if (wish->wait_ms > 0)
+			now.wait_ms = clock_until(deadline);
 		r = lease_find_granted(client, lease, &on, error);
 		if (r == 0)
-			r = unpark_once(client, lease, &on, room, wait_ms > 0 ? clock_until(deadline) : wait_ms,
-					ret, error);
+			r = unpark_once(client, lease, &on, &now, ret, error);
 	} while (moves_on(client, r));
 	return r;
 }

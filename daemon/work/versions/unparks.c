@@ -18,33 +18,66 @@
 /* Its holder is told, and it does not wait any more. */
 static void unpark_fail(struct work *work, struct unpark *unpark, const struct error *why)
 {
+	unpark_take_back(work, unpark);
 	unpark->why = *why;
 	unpark->failed = true;
-	unpark_take_back(work, unpark);
 	waiters_wake(work->clients, WAIT_READY, unpark->lease->version);
 }
 
-static bool is_there(const struct version *version)
+static void group_fail(struct work *work, struct unpark *last, const struct error *why)
 {
-	return version_is_resident(version) && version->moving_to == version->tier;
+	struct unpark *unpark;
+
+	while ((unpark = group_next(work, last, NULL)) != last) /* one that has failed is of no group */
+		unpark_fail(work, unpark, why);
+	unpark_fail(work, last, why);
 }
 
-static bool is_coming(const struct version *version)
+static void group_take_back(struct work *work, const struct unpark *last)
 {
-	return !version_is_resident(version) && version->move && tier_is_resident(version->moving_to);
+	struct unpark *unpark = NULL;
+
+	while ((unpark = group_next(work, last, unpark)))
+		unpark_take_back(work, unpark);
 }
 
-/* What was granted may have come to nothing: its promotion failed, or an operator demoted the version again. */
-static void unpark_check_granted(struct work *work, struct unpark *unpark)
+static void group_say(struct work *work, const struct unpark *last)
+{
+	struct unpark *unpark = NULL;
+
+	while ((unpark = group_next(work, last, unpark))) {
+		if (unpark != last)
+			unpark->why = last->why;
+	}
+}
+
+/* Returns whether it has what was granted, or may still get it: its promotion may have failed, or an operator demoted the version again. */
+static bool is_granted(const struct unpark *unpark)
 {
 	const struct version *version = unpark->lease->version;
 
-	if (is_there(version) || version->move)
-		return;
-	if (unpark->promotion && unpark->promotion == version->promotion && version->promotion_error)
-		unpark_fail(work, unpark, version->promotion_error);
-	else
-		unpark_take_back(work, unpark);
+	return unpark->granted && (version_is_there(version) || version->move);
+}
+
+/* Returns whether there is nothing to do: what was granted holds for all that have not heard of it, or nobody gets it any more. */
+static bool group_check_granted(struct work *work, struct unpark *last)
+{
+	struct unpark *unpark = NULL;
+	bool all = true;
+
+	while ((unpark = group_next(work, last, unpark))) {
+		const struct version *version = unpark->lease->version;
+
+		if (unpark->granted && !is_granted(unpark) && unpark->promotion &&
+		    unpark->promotion == version->promotion && version->promotion_error) {
+			group_fail(work, last, version->promotion_error);
+			return true;
+		}
+		all &= is_granted(unpark);
+	}
+	if (!all)
+		group_take_back(work, last);
+	return all;
 }
 
 static int promote(struct work *work, struct unpark *unpark, struct error *error)
@@ -63,69 +96,95 @@ static int promote(struct work *work, struct unpark *unpark, struct error *error
 }
 
 /* Charges the room, and begins the promotion, which charges the version. */
-static void unpark_grant(struct work *work, struct unpark *unpark)
+static int unpark_grant(struct work *work, struct unpark *unpark, struct error *error)
 {
 	struct version *version = unpark->lease->version;
-	struct error why;
 	int r = lease_room_set(unpark->lease, unpark->room, work->ledger->quota, lease_payer(unpark->lease),
-			       &why);
+			       error);
 
-	if (r < 0) {
-		unpark_fail(work, unpark, &why);
-		return;
-	}
+	if (r < 0)
+		return r;
 	unpark->granted = true;
 	version->waking++;
 	if (!version_is_resident(version))
-		r = promote(work, unpark, &why);
-	if (r < 0)
-		unpark_fail(work, unpark, &why);
-	else if (is_there(version))
+		r = promote(work, unpark, error);
+	if (r == 0 && version_is_there(version))
 		waiters_wake(work->clients, WAIT_READY, version);
-	else
+	else if (r == 0)
 		error_set(&unpark->why, -ETIMEDOUT, UNPARK_LATER,
 			  "%s@%s lies on %s, and its promotion has begun", model_name(version->model),
 			  version->tag, tier_name(version->tier));
+	return r;
 }
 
-/* Returns false if it can't be looked at now. */
-static bool unpark_prepare(struct work *work, struct unpark *unpark, struct needs *ret)
+static void group_grant(struct work *work, struct unpark *last)
+{
+	struct unpark *unpark = NULL;
+	struct error why;
+	int r = 0;
+
+	while (r == 0 && (unpark = group_next(work, last, unpark)))
+		r = unpark_grant(work, unpark, &why);
+	if (r < 0)
+		group_fail(work, last, &why);
+}
+
+/* Returns 0, an error of the lease, or -EAGAIN if another move of the version has to end first: unpark->why says so. */
+static int unpark_check(struct work *work, struct unpark *unpark, struct error *error)
 {
 	struct version *version = unpark->lease->version;
-	struct error why;
-	int r = version_check_replica(version, unpark->lease->replica, &why);
+	int r = version_check_replica(version, unpark->lease->replica, error);
 
 	if (r == 0 && !version_is_resident(version) && version->state != VERSION_READY)
-		r = error_set(&why, -ENOENT, "it gives no new leases", "%s@%s is retiring",
+		r = error_set(error, -ENOENT, "it gives no new leases", "%s@%s is retiring",
 			      model_name(version->model), version->tag);
-	if (r == 0 && version->moving_to > version->tier) {
-		moves_stop_demotion(work, version, "a process that unparks its lease");
-		error_set(&unpark->why, -ETIMEDOUT, UNPARK_LATER,
-			  "%s@%s lies on %s, and another move of it has to end first",
-			  model_name(version->model), version->tag, tier_name(version->tier));
-		return false;
+	if (r < 0 || version->moving_to <= version->tier)
+		return r;
+	moves_stop_demotion(work, version, "a process that unparks its lease");
+	error_set(&unpark->why, -ETIMEDOUT, UNPARK_LATER,
+		  "%s@%s lies on %s, and another move of it has to end first", model_name(version->model),
+		  version->tag, tier_name(version->tier));
+	return -EAGAIN;
+}
+
+/* Returns false if the group can't be looked at now. */
+static bool group_prepare(struct work *work, struct unpark *last, struct needs *ret)
+{
+	struct unpark *unpark = NULL;
+	struct error why;
+	int r = 0;
+
+	while (r == 0 && (unpark = group_next(work, last, unpark))) {
+		r = unpark_check(work, unpark, &why);
+		if (r == -EAGAIN) {
+			last->why = unpark->why;
+			return false;
+		}
 	}
 	if (r == 0)
-		r = needs_of(work, unpark, is_coming(version) || version_is_resident(version), ret, &why);
+		r = needs_of(work, last, ret, &why);
 	if (r == 0)
-		r = needs_check_possible(ret, unpark, &why);
+		r = needs_check_possible(ret, last, &why);
 	if (r < 0)
-		unpark_fail(work, unpark, &why);
+		group_fail(work, last, &why);
 	return r == 0;
 }
 
-static void unpark_look(struct work *work, struct unpark *unpark, struct heads *heads)
+static void group_look(struct work *work, struct unpark *last, struct heads *heads)
 {
 	struct needs needs;
 
-	if (unpark->granted)
-		unpark_check_granted(work, unpark);
-	if (unpark->granted || unpark->failed || !unpark_prepare(work, unpark, &needs))
+	if (last->failed || group_check_granted(work, last))
 		return;
-	if (needs_fit(work, &needs, unpark, heads))
-		unpark_grant(work, unpark);
-	else
-		heads_add(work, &needs, unpark, heads);
+	if (group_check_complete(work, last) && group_prepare(work, last, &needs)) {
+		if (needs_fit(work, &needs, heads)) {
+			group_grant(work, last);
+			return;
+		}
+		heads_add(work, &needs, last, heads);
+	}
+	if (!last->failed)
+		group_say(work, last);
 }
 
 /* ---- the queue ---- */
@@ -154,12 +213,15 @@ static void unparks_look(struct work *work)
 	struct heads heads = {0};
 	struct unpark *unpark, *next;
 
-	for (unpark = work->unparks; unpark; unpark = next) {
-		next = unpark->next;
+	DL_FOREACH_SAFE(work->unparks, unpark, next)
+	{
 		if (unpark->until_ms <= now)
 			unparks_end(work, unpark->lease, false);
-		else
-			unpark_look(work, unpark, &heads);
+	}
+	DL_FOREACH_SAFE(work->unparks, unpark, next)
+	{
+		if (group_is_last(work, unpark))
+			group_look(work, unpark, &heads);
 	}
 	work_done(work, LATER_UNPARKS);
 	unparks_arm(work, now);
@@ -190,11 +252,10 @@ int unparks_ask(struct work *work, struct lease *lease, uint64_t room, int64_t w
 		until = UINT64_MAX;
 	else if (__builtin_add_overflow(clock_steady_ms() + UNPARK_KEPT_MS, (uint64_t)wait_ms, &until))
 		until = UINT64_MAX;
-	if (until > unpark->until_ms)
-		unpark->until_ms = until;
+	group_keep(work, unpark, until);
 	unparks_look(work);
 	*ret_comes = !unpark->failed;
-	if (unpark->granted && is_there(lease->version))
+	if (unpark->granted && version_is_there(lease->version))
 		return 0;
 	*error = unpark->why;
 	if (unpark->failed)

@@ -6,6 +6,9 @@
  * of pins or of what parked ones keep, holds nobody up. A lease of which gpuwmd knows nothing to leave for it asks
  * the awake ones: the event `wanted`.
  *
+ * Leases may wait as a group, such as those of the ranks of one engine: gpuwmd grants nothing to them before all of them have asked, and then
+ * everything to all of them at once. Else the ranks of two engines, each with a device that the other one needs too, would wait for each other.
+ *
  * What was granted is reserved until the holder has heard of it. A lease keeps its place, and what is reserved for it, for
  * UNPARK_KEPT_MS after its request has ended, so that a client may ask in short questions. */
 #ifndef GPUWM_DAEMON_UNPARKS_H
@@ -16,6 +19,9 @@
 
 struct unpark;
 
+/* The lease is going to ask (unparks_ask) as one of so many leases of its user with this group's name; group NULL: alone. -ENOMEM */
+int unparks_join(struct work *work, struct lease *lease, const char *group, uint64_t leases,
+		 struct error *error);
 /* Asks for a lease to be awake with so many bytes of room; it may be awake already, and ask for other room. wait_ms: how long its holder
  * waits, below 0: for ever. Returns 0 if the version lies on its devices, with the room charged: the caller then calls leases_unpark, or
  * unparks_end if the lease was awake. Fails with

@@ -1,4 +1,5 @@
-/* What the files of unparks share. unpark.c has one lease that waits; unparks_needs.c knows what there is, unparks.c who gets it. */
+/* What the files of unparks share. unpark.c has one lease that waits, unparks_group.c those that wait as one; unparks_needs.c knows what there
+ * is, unparks.c who gets it. */
 #ifndef GPUWM_DAEMON_UNPARKS_INTERNAL_H
 #define GPUWM_DAEMON_UNPARKS_INTERNAL_H
 
@@ -17,6 +18,8 @@ struct unpark {
 	uint64_t promotion; /* that it waits for; 0: none */
 	bool granted; /* the room is charged, and the version is there or on its way */
 	bool failed; /* and `why` says how */
+	char group[NAME_BYTES_MAX + 1]; /* of the leases that are awake together; "": this one alone */
+	uint64_t group_leases; /* how many they are */
 	bool told; /* those in the way have heard that it waits (`wanted`) */
 	struct error why; /* why it has to wait */
 	struct unpark *prev, *next;
@@ -29,17 +32,34 @@ struct unpark *unpark_new(struct work *work, struct lease *lease, struct error *
 /* What was granted, if anything was, may go to others. */
 void unpark_take_back(struct work *work, struct unpark *unpark);
 
-/* What one lease lacks, on each device. */
+/* ---- groups: unparks_group.c ---- */
+
+/* Returns the first lease that waits with this one (after NULL), or the next one after `after`; NULL: there is none. A lease waits with itself. */
+struct unpark *group_next(const struct work *work, const struct unpark *of, const struct unpark *after);
+/* Returns whether the lease waits with this one. */
+bool group_has(const struct unpark *of, const struct lease *lease);
+/* Returns whether this one asked last of its group. */
+bool group_is_last(const struct work *work, const struct unpark *unpark);
+/* Returns whether all leases of the group wait. If not, last->why says how many of them do. */
+bool group_check_complete(const struct work *work, struct unpark *last);
+/* The whole group keeps its place until then, or until a later time that one of it has asked for. */
+void group_keep(const struct work *work, struct unpark *unpark, uint64_t until_ms);
+
+/* ---- what there is: unparks_needs.c ---- */
+
+/* What a group lacks on one device. */
 struct need {
 	struct device *device;
 	uint64_t weights, room; /* bytes to be charged; both 0: nothing */
+	uint64_t users; /* of them, in users' part of the budget */
+	uint64_t had; /* room that those who ask for more have there */
 };
 struct needs {
-	struct need list[PARTS_PER_VERSION_MAX];
+	struct need list[DEVICES_MAX];
 	uint32_t count;
 };
 
-/* A device, and what the lease that waits first for it lacks there, or leaves besides. */
+/* A device, and what the group that waits first for it lacks there, or leaves besides. */
 struct head {
 	const struct device *device;
 	uint64_t
@@ -51,15 +71,16 @@ struct heads {
 	uint32_t count;
 };
 
-/* Sets *ret. resident: the version needs nothing more, since it is there or on its way. Fails as tiers_needed. */
-int needs_of(struct work *work, const struct unpark *unpark, bool resident, struct needs *ret,
-	     struct error *error);
+/* Returns whether the version lies on its devices, and stays there; whether it is on its way there. */
+bool version_is_there(const struct version *version);
+bool version_is_coming(const struct version *version);
+/* Sets *ret to what the group of this one lacks. Fails as tiers_needed. */
+int needs_of(struct work *work, const struct unpark *last, struct needs *ret, struct error *error);
 /* Fails with -ENOSPC if a device would not have so much if it was empty. */
 int needs_check_possible(const struct needs *needs, const struct unpark *unpark, struct error *error);
 /* Returns whether everything is there, and no head would wait longer. */
-bool needs_fit(struct work *work, const struct needs *needs, const struct unpark *unpark,
-	       const struct heads *heads);
-/* The lease has to wait: sets unpark->why. On devices where nobody waits before it, it becomes the head, and versions leave for it. */
+bool needs_fit(const struct work *work, const struct needs *needs, const struct heads *heads);
+/* The group has to wait: sets unpark->why. On devices where nobody waits before it, it becomes the head, and versions leave for it. */
 void heads_add(struct work *work, const struct needs *needs, struct unpark *unpark, struct heads *heads);
 
 #endif

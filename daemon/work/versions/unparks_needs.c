@@ -15,6 +15,11 @@
 
 /* ---- what it needs ---- */
 
+static uint64_t less(uint64_t asked, uint64_t there)
+{
+	return asked > there ? asked - there : 0;
+}
+
 static struct need *need_on(struct needs *needs, struct device *device)
 {
 	for (uint32_t i = 0; i < needs->count; i++) {
@@ -25,22 +30,67 @@ static struct need *need_on(struct needs *needs, struct device *device)
 	return &needs->list[needs->count++];
 }
 
-int needs_of(struct work *work, const struct unpark *unpark, bool resident, struct needs *ret,
-	     struct error *error)
+bool version_is_there(const struct version *version)
 {
-	const struct lease *lease = unpark->lease;
-	const struct version *version = lease->version;
+	return version_is_resident(version) && version->moving_to == version->tier;
+}
+
+bool version_is_coming(const struct version *version)
+{
+	return !version_is_resident(version) && version->move && tier_is_resident(version->moving_to);
+}
+
+/* Of several leases of a version the first one brings it. */
+static bool brings_version(const struct work *work, const struct unpark *of)
+{
+	struct unpark *first = NULL;
+
+	while ((first = group_next(work, of, first)) != of) {
+		if (first->lease->version == of->lease->version)
+			return false;
+	}
+	return !version_is_resident(of->lease->version) && !version_is_coming(of->lease->version);
+}
+
+static int add_weights(struct work *work, struct version *version, struct needs *needs, struct error *error)
+{
 	struct tiers_needed needed = {0};
-	int r = resident ? 0 : tiers_needed(work, lease->version, &needed, error);
+	int r = tiers_needed(work, version, &needed, error);
+
+	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
+		struct need *need = need_on(needs, version->replicas[i].device);
+
+		need->weights += needed.bytes[i];
+		need->users += version->by_operator ? 0 : needed.bytes[i];
+	}
+	return r;
+}
+
+static void add_room(const struct unpark *unpark, struct needs *needs)
+{
+	const uint64_t more = less(unpark->room, unpark->before);
+	struct need *need;
+
+	if (more == 0)
+		return;
+	need = need_on(needs, lease_device(unpark->lease));
+	need->room += more;
+	need->users += lease_payer(unpark->lease) ? more : 0;
+	need->had += unpark->before;
+}
+
+int needs_of(struct work *work, const struct unpark *last, struct needs *ret, struct error *error)
+{
+	struct unpark *unpark = NULL;
+	int r = 0;
 
 	*ret = (struct needs){0};
-	if (r < 0)
-		return r;
-	for (uint32_t i = 0; i < version->replica_count; i++)
-		need_on(ret, version->replicas[i].device)->weights += needed.bytes[i];
-	if (unpark->room > unpark->before)
-		need_on(ret, lease_device(lease))->room = unpark->room - unpark->before;
-	return 0;
+	while (r == 0 && (unpark = group_next(work, last, unpark))) {
+		if (brings_version(work, unpark))
+			r = add_weights(work, unpark->lease->version, ret, error);
+		add_room(unpark, ret);
+	}
+	return r;
 }
 
 static uint64_t sum_of(const struct need *need)
@@ -52,17 +102,6 @@ static uint64_t sum_of(const struct need *need)
 static uint64_t with_context(const struct need *need)
 {
 	return sum_of(need) + (need->weights ? need->device->context : 0);
-}
-
-static uint64_t less(uint64_t asked, uint64_t there)
-{
-	return asked > there ? asked - there : 0;
-}
-
-static uint64_t of_users(const struct need *need, const struct unpark *unpark)
-{
-	return (unpark->lease->version->by_operator ? 0 : need->weights) +
-	       (lease_payer(unpark->lease) ? need->room : 0);
 }
 
 /* ---- words ---- */
@@ -99,7 +138,7 @@ static void name_awake(const struct work *work, const struct need *need, const s
 			const struct session *session = lease->holder;
 			char bytes[BYTES_TEXT];
 
-			if (lease->parked || lease == unpark->lease || lease_device(lease) != need->device)
+			if (lease->parked || group_has(unpark, lease) || lease_device(lease) != need->device)
 				continue;
 			if ((asker->kind != SESSION_ADMIN && session->peer.uid != asker->peer.uid) ||
 			    named == HOLDERS_NAMED || used >= size) {
@@ -126,10 +165,10 @@ int needs_check_possible(const struct needs *needs, const struct unpark *unpark,
 {
 	for (uint32_t i = 0; i < needs->count; i++) {
 		const struct need *need = &needs->list[i];
-		const uint64_t budget = need->device->budget, had = need->room > 0 ? unpark->before : 0;
+		const uint64_t budget = need->device->budget;
 
-		if (sum_of(need) > 0 && (with_context(need) + had > budget ||
-					 of_users(need, unpark) + had > budget - share_reserved(budget)))
+		if (sum_of(need) > 0 && (with_context(need) + need->had > budget ||
+					 need->users + need->had > budget - share_reserved(budget)))
 			return no_room(
 				need, unpark,
 				"ask for less, or raise [budget] of the device: it never had so much, with the "
@@ -139,11 +178,11 @@ int needs_check_possible(const struct needs *needs, const struct unpark *unpark,
 	return 0;
 }
 
-static bool need_fits(const struct need *need, const struct unpark *unpark)
+static bool need_fits(const struct need *need)
 {
 	return (need->weights == 0 || budget_check_with_context(need->device, sum_of(need), NULL) == 0) &&
 	       budget_check(need->device, sum_of(need), NULL) == 0 &&
-	       budget_check_users(need->device, of_users(need, unpark), NULL) == 0;
+	       budget_check_users(need->device, need->users, NULL) == 0;
 }
 
 /* What comes free on a device when leases that are awake park. */
@@ -197,8 +236,7 @@ static const struct head *head_on(const struct heads *heads, const struct device
 	return NULL;
 }
 
-bool needs_fit(struct work *work, const struct needs *needs, const struct unpark *unpark,
-	       const struct heads *heads)
+bool needs_fit(const struct work *work, const struct needs *needs, const struct heads *heads)
 {
 	for (uint32_t i = 0; i < needs->count; i++) {
 		const struct need *need = &needs->list[i];
@@ -206,7 +244,7 @@ bool needs_fit(struct work *work, const struct needs *needs, const struct unpark
 
 		if (sum_of(need) == 0)
 			continue;
-		if (!need_fits(need, unpark) || (head && !passes(work, head, sum_of(need))))
+		if (!need_fits(need) || (head && !passes(work, head, sum_of(need))))
 			return false;
 	}
 	return true;
@@ -259,7 +297,7 @@ static void tell_wanted(struct work *work, struct unpark *unpark, const struct h
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
 		for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version) {
-			if (!lease->parked && lease != unpark->lease && lease_device(lease) == head->device)
+			if (!lease->parked && !group_has(unpark, lease) && lease_device(lease) == head->device)
 				add_user(&about, ((const struct session *)lease->holder)->peer.uid);
 		}
 	}
@@ -287,8 +325,8 @@ static bool make_room(struct work *work, const struct need *need, struct unpark 
 		.version = unpark->lease->version,
 		.no_context = need->weights == 0,
 		.who = {.uid = session->peer.uid, .by_operator = session->kind == SESSION_ADMIN}};
-	const uint64_t users = less(of_users(need, unpark),
-				    budget_left_for_users(need->device) + room_being_freed(work, need->device));
+	const uint64_t users =
+		less(need->users, budget_left_for_users(need->device) + room_being_freed(work, need->device));
 	char awake[512], detail[TEXT_BYTES_MAX + 1];
 
 	no_room(need, unpark, NULL, -ENOSPC, &unpark->why);
@@ -298,7 +336,7 @@ static bool make_room(struct work *work, const struct need *need, struct unpark 
 	if ((users == 0 || !tiers.version->by_operator) && work->make_room &&
 	    work->make_room(work, &tiers, &unpark->why) == 0)
 		return true;
-	head_measure(work, need, &tiers, of_users(need, unpark), head);
+	head_measure(work, need, &tiers, need->users, head);
 	tell_wanted(work, unpark, head);
 	name_awake(work, need, unpark, awake, sizeof(awake));
 	snprintf(detail, sizeof(detail), "%s%s%s%.300s", awake[0] ? "wait until one of these parks: " : "",
@@ -307,10 +345,20 @@ static bool make_room(struct work *work, const struct need *need, struct unpark 
 	return false;
 }
 
+/* The group's own versions that are there do not leave for those of it that are not. */
+static void group_stay(const struct work *work, const struct unpark *last, int more)
+{
+	struct unpark *unpark = NULL;
+
+	while ((unpark = group_next(work, last, unpark)))
+		unpark->lease->version->waking += (uint64_t)more;
+}
+
 void heads_add(struct work *work, const struct needs *needs, struct unpark *unpark, struct heads *heads)
 {
 	bool comes = true, is_head = false;
 
+	group_stay(work, unpark, 1);
 	for (uint32_t i = 0; i < needs->count; i++) {
 		const struct need *need = &needs->list[i];
 		struct head head = {.device = need->device};
@@ -318,7 +366,7 @@ void heads_add(struct work *work, const struct needs *needs, struct unpark *unpa
 		if (sum_of(need) == 0 || head_on(heads, need->device) || heads->count == DEVICES_MAX)
 			continue;
 		is_head = true;
-		if (need_fits(need, unpark))
+		if (need_fits(need))
 			head.spare = less(budget_left(need->device), with_context(need));
 		else
 			comes &= make_room(work, need, unpark, &head);
@@ -326,6 +374,7 @@ void heads_add(struct work *work, const struct needs *needs, struct unpark *unpa
 		if (head.lacking <= awake_on(work, need->device).all)
 			heads->list[heads->count++] = head;
 	}
+	group_stay(work, unpark, -1);
 	if (!is_head)
 		error_set(&unpark->why, -ENOSPC, UNPARK_LATER, "others wait for room before %s@%s",
 			  model_name(unpark->lease->version->model), unpark->lease->version->tag);

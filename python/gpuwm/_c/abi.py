@@ -288,6 +288,7 @@ PROTOTYPES: dict[str, tuple[object, tuple[object, ...]]] = {
     "gpuwm_mapping_address": (c_void_p, (_HANDLE, POINTER(c_uint64))),
     "gpuwm_park": (c_int, (_HANDLE, c_uint64)),
     "gpuwm_unpark": (c_int, (_HANDLE, c_uint64, c_int64)),
+    "gpuwm_unpark_together": (c_int, (_HANDLE, c_char_p, c_uint32, c_uint64, c_int64)),
     "gpuwm_mapping_parked": (c_bool, (_HANDLE,)),
     "gpuwm_mapping_room": (c_uint64, (_HANDLE,)),
     "gpuwm_switch": (c_int, (_HANDLE, c_char_p, POINTER(SwitchOptions))),

@@ -13,7 +13,8 @@ effect), everything sleeps as vLLM's own backend lets it sleep.
   has so much. Then a wake gets the weights and the memory for the pools together, or neither.
 - A sleep that fails is undone: the engine is awake as before, and what its KV cache held is gone.
 - A wake that fails is undone too: the engine sleeps, and the wake may be repeated.
-- If a rank fails, all ranks go back.
+- The ranks of an engine get their weights and their room at once, or none of them does. So two
+  engines with several ranks never wait for each other. If a rank fails, all ranks go back.
 - What sleeps already, or is awake already, is left as it is.
 
 vLLM makes the backend at the first sleep, and gives it neither the model nor the worker. So it
@@ -23,6 +24,7 @@ looks for the models that this process has loaded.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -135,6 +137,7 @@ class Backend(CuMemBackend):
             return
         clock = Clock()
         step = _Wake(_mappings(models) if tags is None or WEIGHTS in tags else [])
+        step.together = _group_of(ranks_of(models), len(step.moved))
         self.waking = step
 
         def wake() -> None:
@@ -229,6 +232,7 @@ class _Wake:
     def __init__(self, mappings: list[Attached]) -> None:
         self.moved: list[Attached] = [mapping for mapping in mappings if mapping.parked]
         self.coming: list[Attached] = []
+        self.together: Group | None = None  # the mappings of all ranks
         # The copies of pools on host are needed once more if the wake fails.
         self._asleep: dict[int, Any] = {
             at: entry.cpu_backup_tensor for at, entry in _entries().items() if entry.is_asleep
@@ -239,7 +243,7 @@ class _Wake:
         free = True
         for mapping in self.moved:
             try:
-                mapping.unpark(0)
+                mapping.unpark(0, together=self.together)
             except errors.TimedOut:
                 self.coming.append(mapping)
             except errors.NoRoom:
@@ -249,7 +253,7 @@ class _Wake:
 
     def wait(self) -> None:
         while self.coming:
-            self.coming[0].unpark(WAKE_S)
+            self.coming[0].unpark(WAKE_S, together=self.together)
             self.coming.pop(0)
 
     def free_pools(self) -> None:
@@ -320,19 +324,23 @@ def _named(what: str, call: Callable[[], None]) -> None:
 def take_room(room: int) -> None:
     """Tells gpuwmd how much the models of this process are going to take besides their weights.
     While other engines are awake there, it waits in turn."""
-    mappings = _mappings(model_loader.all_loaded())
-    if mappings:
-        _count_room(mappings, room, WAKE_S)
+    models = model_loader.all_loaded()
+    if models:
+        ranks = ranks_of(models)
+        group = _group_of(ranks, 1) if ranks.world > 1 else None
+        _count_room(_mappings(models), room, WAKE_S, group)
 
 
-def _count_room(mappings: list[Attached], room: int, wait: float | None = None) -> None:
+def _count_room(
+    mappings: list[Attached], room: int, wait: float | None = None, group: Group | None = None
+) -> None:
     """From now on a wake gets its version and that much room together, or neither. If gpuwmd can't
     count it, the log says why, and a wake gets only its version."""
     first = mappings[0]
-    if first.parked or first.room == room:
+    if first.parked or (first.room == room and group is None):
         return
     try:
-        first.unpark(wait, room=room)
+        first.unpark(wait, room=room, together=group)
     except errors.Error as error:
         log.warning(
             "gpuwm: gpuwmd does not count the %s GiB that this engine takes besides its weights. "
@@ -340,6 +348,19 @@ def _count_room(mappings: list[Attached], room: int, wait: float | None = None) 
             memory.gib(room),
             error,
         )
+
+
+# ---- ranks ---------------------------------------------------------------------------------------
+
+Group = tuple[str, int]  # the name that this engine's mappings have now, and how many they are
+
+
+def _group_of(ranks: Ranks, mappings: int) -> Group | None:
+    """A name for so many mappings of this rank and those of the others, which are to be awake at
+    once. All ranks call it. None: there is at most one. Raises RankEnded."""
+    found = ranks.gather((uuid.uuid4().hex, mappings))
+    count = sum(each[1] for each in found)
+    return (f"vllm-{found[0][0]}", count) if count > 1 else None
 
 
 # ---- models -------------------------------------------------------------------------------------
