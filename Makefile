@@ -1,4 +1,4 @@
-# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-sglang gpu-bundle-vllm gpu-bundle-vllm-next wheel deb deb-test site lint format fuzz install clean.
+# gpuwm. Targets: all check storm faults asan tsan coverage demo bench gpu-bundle gpu-bundle-ENGINE wheel deb deb-test site lint format fuzz install clean.
 #
 # Everything is built below build/; BUILD, SANITIZE and COVERAGE make further
 # trees beside it (build/asan, build/coverage).
@@ -167,8 +167,9 @@ MONITORING := exporter/grafana/gpuwm.json exporter/prometheus/gpuwm.rules.yml ex
 RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'
 LINK_LOCAL := -L$(LIBS) -lgpuwm-client $(RPATH)
 
+ENGINES := vllm vllm-next sglang sglang-next
 
-.PHONY: gpu-bundle gpu-bundle-sglang gpu-bundle-vllm gpu-bundle-vllm-next wheel site deb deb-test print-soname print-version all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
+.PHONY: gpu-bundle $(ENGINES:%=gpu-bundle-%) wheel site deb deb-test print-soname print-version all programs tests check storm faults asan asan-build tsan coverage demo bench lint format fuzz install uninstall clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -490,14 +491,9 @@ bench: programs $(BENCH_BINS) $(BUILD)/tests/tools/make-weights $(filter %.ptx,$
 gpu-bundle: tests $(BENCH_BINS) $(GPU_BINS)
 	scripts/gpu-bundle $(BUILD)
 
-# Beside it what that machine needs to run vLLM: tests/gpu/engines.
-gpu-bundle-vllm: gpu-bundle
-	scripts/gpu-bundle-vllm $(BUILD)
-gpu-bundle-vllm-next: gpu-bundle
-	scripts/gpu-bundle-vllm-next $(BUILD)
-# And to run SGLang: tests/gpu/sglang.
-gpu-bundle-sglang: gpu-bundle
-	scripts/gpu-bundle-sglang $(BUILD)
+# Beside it what that machine needs to run a release of vLLM or SGLang: tests/gpu/engines, tests/gpu/sglang.
+$(ENGINES:%=gpu-bundle-%): gpu-bundle-%: gpu-bundle
+	scripts/gpu-bundle-engine $* $(BUILD)
 
 # The Python package with the library in it; its version is the header's.
 wheel:

@@ -11,7 +11,7 @@ import pytest
 import logs
 
 BUILD = pathlib.Path(os.environ["GPUWM_BUILD"])
-SITE = BUILD / "gpu-bundle-vllm" / "site" / "vllm"
+SITE = BUILD / "gpu-engines" / "vllm" / "site" / "vllm"
 PREFIX = "(Worker_TP1 pid=7) INFO 11-22 21:08:07 [loading.py:203] "
 BUILT = (
     "gpuwm: built dense@1 (278fc0ee640c05543122339c1c978397), since it was not there: 16.06 GB in "
@@ -106,7 +106,7 @@ def test_errors_are_kept() -> None:
     assert log.errors[-1] == "gpuwm.errors.Mismatch: tp is 2, not 1"
 
 
-@pytest.mark.skipif(not SITE.exists(), reason="scripts/gpu-bundle-vllm was not run")
+@pytest.mark.skipif(not SITE.exists(), reason="make gpu-bundle-vllm was not run")
 def test_the_messages_are_vllms() -> None:
     found = set()
     for path in SITE.rglob("*.py"):
