@@ -69,6 +69,14 @@ def middle(node: Node, job: int) -> None:
     eventually("a quarter comes", lambda: node.taken(job) > MIB * (1 << 20) // 4)
 
 
+def begin_slowly(cluster: Cluster, node: Node) -> int:
+    """Begins a load over a line so slow that it is in its middle for long, and returns the job when some has come."""
+    cluster.network.rate(node.number, SLOW_RATE)
+    job = node.load(cluster.source)
+    eventually("some of it comes", lambda: node.taken(job) > 0)
+    return job
+
+
 def take_all(cluster: Cluster, nodes: list[Node]) -> float:
     """Has the nodes take at once. Returns the seconds of the slowest."""
     begin = time.monotonic()
@@ -113,12 +121,12 @@ def scene_one_and_eight(cluster: Cluster) -> None:
 def scene_ports(cluster: Cluster) -> None:
     """While the bytes go, nobody listens but gpuwm-peer and the loader, both at the address of `listen`."""
     node = cluster.nodes[1]
-    job = node.load(cluster.source)
-    middle(node, job)
+    job = begin_slowly(cluster, node)
     assert cluster.seed.ports() == {f"{cluster.seed.address}:{PORT}"}, cluster.seed.ports()
     ports = node.ports() - {f"{node.address}:{PORT}"}
     assert len(ports) == 1, ports
     assert ports.pop().startswith(f"{node.address}:")
+    cluster.network.rate(node.number, RATE)
     notes = check(node, job, cluster.content)
     assert any("the bytes came by TLS" in note for note in notes), notes
 
@@ -146,10 +154,10 @@ def scene_slow_taker(cluster: Cluster) -> None:
 def scene_killed_peer(cluster: Cluster) -> None:
     """gpuwm-peer is killed in the middle, and comes back: the load goes on with what is missing."""
     node = cluster.nodes[1]
-    job = node.load(cluster.source)
-    middle(node, job)
+    job = begin_slowly(cluster, node)
     cluster.seed.kill_peer()
     cluster.seed.start_peer()
+    cluster.network.rate(node.number, RATE)
     notes = check(node, job, cluster.content)
     assert any("failed before it was complete" in note for note in notes), notes
 
@@ -243,8 +251,8 @@ def main() -> None:
             print(f"ok {scene.__name__[6:]} ({time.monotonic() - begin:.1f} s)", flush=True)
     except BaseException:
         for log in sorted(folder.glob("node*/*.log")):
-            print(f"--- {log.parent.name}/{log.name}\n{log.read_text()[-1500:]}")
-        raise
+            print(f"--- {log.parent.name}/{log.name}\n{log.read_text()[-1500:]}", flush=True)
+        raise  # what is said last is what failed
     finally:
         cluster.end()
         shutil.rmtree(folder, ignore_errors=True)
