@@ -60,6 +60,15 @@ static int send_parts(struct serving *serving, const struct served_part *part,
 			  &serving->report->sent, error);
 }
 
+/* Finds the transport that the taker names: one of those that this node has told of. UCX believes what it is sent: who has no card opens nothing
+ * with it, whoever asks. */
+static int find_way(const char *name, const struct wire_ops **ret, struct error *error)
+{
+	int r = wire_find(name, ret, error);
+
+	return r == 0 && (*ret)->here ? (*ret)->here(error) : r;
+}
+
 /* Inside the device's context, if it has one. */
 static int send_inside(struct serving *serving, const struct served_part *part,
 		       const struct peer_take_params *params, uint64_t id, bool *ret_refused,
@@ -67,7 +76,7 @@ static int send_inside(struct serving *serving, const struct served_part *part,
 {
 	const struct wire_ops *ops;
 	struct wire *wire;
-	int r = wire_find(params->wire, &ops, error);
+	int r = find_way(params->wire, &ops, error);
 
 	if (r == 0)
 		r = wire_open(ops, true, &wire, error);

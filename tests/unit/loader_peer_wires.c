@@ -1,5 +1,6 @@
 /* A node with two transports: one that only this test has, and TLS. This file's table is linked in place of gpuwm's. */
 #include "loader/peer/peer_take.h"
+#include "peer/exchange.h"
 #include "tests/support/loader/fake_peer.h"
 #include "tests/support/peer/wire_local.h"
 
@@ -185,6 +186,46 @@ Test(peer_wires, of_gpus_do_not_bring_host_memory)
 	run_fetch();
 	expect_all("TLS");
 	cr_expect_str_eq(fetch.way.better, "");
+}
+
+/* The next request on the same connection is answered: only this take has ended. */
+Test(peer_wires, that_a_server_lacks_are_refused_to_whoever_asks)
+{
+	struct peer_found found;
+	struct peer_take_result result;
+	struct peer_message message;
+	struct link *link = fake_peer_connect(&peer);
+	struct peer_take_params params = {
+		.version = &found.version, .wire = "local", .worker = "00", .nonce = 1};
+
+	first.here = not_here;
+	cr_assert_eq(peer_offer_find(link, &offer, "m@v1", &found, &error), 0, "%s", error.message);
+	cr_assert_eq(peer_call(link, &form_peer_take, &params, &result, &message, &error), -ENOTSUP);
+	cr_expect(strstr(error.message, "no card is here"), "%s", error.message);
+	cr_expect_eq(peer_offer_find(link, &offer, "m@v1", &found, &error), 0, "%s", error.message);
+	link_close(link);
+}
+
+Test(peer_wires, with_an_address_that_is_none_end_that_take_only)
+{
+	struct peer_found found;
+	struct peer_take_result result;
+	struct peer_message message;
+	struct link *link = fake_peer_connect(&peer);
+	struct peer_take_params params = {
+		.version = &found.version, .wire = "tls", .worker = "none", .nonce = 1};
+
+	cr_assert_eq(peer_offer_find(link, &offer, "m@v1", &found, &error), 0, "%s", error.message);
+	cr_assert_eq(peer_call(link, &form_peer_take, &params, &result, &message, &error), 0, "%s",
+		     error.message);
+	peer_message_clear(&message);
+	cr_assert_eq(peer_receive(link, PEER_MESSAGE_BYTES_MAX, LINK_SILENCE_MS, &message, &error), 0, "%s",
+		     error.message);
+	cr_expect_str_eq(message.message.method, "gone");
+	peer_message_clear(&message);
+	link_close(link);
+	run_fetch();
+	expect_all("this process");
 }
 
 Test(peer_wires, are_told_by_a_server_that_has_what_they_need)
