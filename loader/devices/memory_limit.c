@@ -2,6 +2,7 @@
 
 #include "../../base/limits.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -180,4 +181,28 @@ uint64_t memory_limit(const char *root)
 {
 	/* Both may be mounted; the memory is then in one of them. */
 	return smaller(limit_of_hierarchy(root, true), limit_of_hierarchy(root, false));
+}
+
+int memory_of_host(const char *root, uint64_t *ret_total, uint64_t *ret_available, struct error *error)
+{
+	uint64_t total = 0, available = 0, kib, limit;
+	char path[PATH_BYTES_MAX + 1], line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "MemTotal: %" SCNu64 " kB", &kib) == 1)
+			total = KIB(kib);
+		else if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1)
+			available = KIB(kib);
+	}
+	if (file)
+		fclose(file);
+	if (total == 0)
+		return error_set(error, -EIO, NULL, "/proc/meminfo does not tell the machine's memory");
+	limit = memory_limit(root);
+	*ret_total = smaller(total, limit);
+	*ret_available = smaller(available, limit);
+	return 0;
 }

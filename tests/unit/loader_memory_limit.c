@@ -4,6 +4,7 @@
 #include "tests/support/loader/files.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,11 +94,51 @@ Test(memory_limit, of_version_1_counts_groups_that_are_not_seen)
 	cr_expect_eq(memory_limit(root), 4000);
 }
 
-Test(memory_limit, is_the_size_of_the_host)
+/* Returns the size, and expects so much of it to be available. */
+static uint64_t size_of_host(uint64_t available)
 {
-	uint64_t total = 0;
+	uint64_t total = 0, told = 0;
+	struct error error = {0};
+
+	cr_assert_eq(memory_of_host(root, &total, &told, &error), 0, "%s", error.message);
+	cr_expect_eq(told, available);
+	return total;
+}
+
+#define MEMORY "MemTotal: 8000000 kB\nMemFree: 1 kB\nMemAvailable: 3000000 kB\n"
+
+Test(memory_limit, is_the_size_of_the_host_where_it_is_smaller)
+{
+	put("/proc/meminfo", MEMORY);
+	cr_expect_eq(size_of_host(KIB(3000000)), KIB(8000000), "without a limit");
+	put("/proc/self/mountinfo", V2);
+	put("/proc/self/cgroup", "0::/pod\n");
+	put("/sys/fs/cgroup/pod/memory.max", "4000000000\n");
+	cr_expect_eq(size_of_host(KIB(3000000)), 4000000000);
+	put("/sys/fs/cgroup/pod/memory.max", "2000000000\n");
+	cr_expect_eq(size_of_host(2000000000), 2000000000, "less than what is available");
+	put("/sys/fs/cgroup/pod/memory.max", "9000000000\n");
+	cr_expect_eq(size_of_host(KIB(3000000)), KIB(8000000), "more than the machine has");
+}
+
+Test(memory_limit, of_a_machine_that_does_not_tell_its_memory_is_an_error)
+{
+	uint64_t total, available;
+	struct error error;
+
+	cr_expect_eq(memory_of_host(root, &total, &available, &error), -EIO);
+	put("/proc/meminfo", "MemFree: 1 kB\n");
+	cr_expect_eq(memory_of_host(root, &total, &available, &error), -EIO);
+	cr_expect(strstr(error.message, "/proc/meminfo"), "%s", error.message);
+}
+
+/* What gpuwmd is told. */
+Test(memory_limit, is_of_this_process)
+{
+	uint64_t total = 0, expected = 1, available;
 	struct error error;
 
 	cr_assert_eq(device_total("host", &total, &error), 0, "%s", error.message);
-	cr_expect_leq(total, memory_limit(""));
+	cr_assert_eq(memory_of_host("", &expected, &available, &error), 0, "%s", error.message);
+	cr_expect_eq(total, expected);
 }
