@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define BYTES (4 << 20)
 #define SOON_MS 10000
+#define FDS_MAX 256 /* of this process */
 
 static struct wire *sender, *receiver;
 static uint8_t *from, *to;
@@ -305,6 +307,26 @@ static void refuses_what_is_no_address(void)
 }
 
 FOR_EACH(refuses_what_is_no_address)
+
+#ifdef GPUWM_UCX
+static bool listens(int fd)
+{
+	int accepts = 0;
+	socklen_t bytes = sizeof(accepts);
+
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &bytes) == 0 && accepts;
+}
+
+/* Whoever connects to a port of UCX's is believed, and every user of this machine may. So there is none, also if the environment wants one. */
+Test(wires_of_ucx, open_no_port)
+{
+	setenv("UCX_TLS", "all", 1);
+	begin_with_ucx();
+	for (int fd = 0; fd < FDS_MAX; fd++)
+		cr_expect(!listens(fd), "%d", fd);
+	end();
+}
+#endif
 
 static void knows_host_memory(void)
 {
