@@ -51,6 +51,7 @@ PEER_TEST(another_node_sees_and_takes_a_version)
 	cr_expect(EVENTUALLY(SOON_MS, beside_says(&peer, "took m@v1")), "%s", beside_log(&peer));
 	cr_assert_eq(CTL("jobs", "-o", "json"), 0);
 	SAYS("both had met after ");
+	SAYS("the bytes came by TLS; not by RDMA: there is no network card with RDMA here");
 	SAYS(" has the version\"");
 	cr_assert_eq(ASK("json"), 0);
 	cr_expect(strstr(output, "\"fingerprint\":\""), "the sums are known now: %s", output);

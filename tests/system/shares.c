@@ -108,6 +108,35 @@ SHARES_TEST(two_users_who_fill_the_nameless_versions_leave_an_eighth)
 	shelf_clear(&third);
 }
 
+/* Publishes as many versions as gpuwmd takes. Returns their number. */
+static size_t versions_fill(uid_t uid)
+{
+	struct gpuwm_client *client = client_of(uid);
+	struct gpuwm_publish *publish;
+	char name[64];
+	size_t count = 0;
+
+	while (snprintf(name, sizeof(name), "u%u@v%zu", (unsigned)uid, count) > 0 &&
+	       publish_begin(client, "host", name, SMALL(1), &publish) == 0) {
+		OK(publish_fill(publish, SMALL(1)));
+		OK(gpuwm_publish_commit(publish, NULL));
+		count++;
+	}
+	cr_assert_eq(gpuwm_error()->code, -EDQUOT, "%s", gpuwm_error()->message);
+	gpuwm_close(client);
+	return count;
+}
+
+SHARES_TEST(two_users_who_fill_the_versions_leave_an_eighth)
+{
+	cr_expect_eq(versions_fill(ALICE), 448);
+	cr_expect_eq(versions_fill(BOB), 224);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	DROP(d, "m@v1");
+	CTL_IS(0, "retire", "--uid", "61001");
+	CTL_IS(0, "retire", "--uid", "61002");
+}
+
 /* ---- regions ------------------------------------------------------------ */
 
 static int region_of(struct raw_region *ret, int sock, uint64_t bytes)
