@@ -4,6 +4,7 @@
 
 #include "../proto/index/index.h"
 #include "../proto/names.h"
+#include "../proto/wire/reference.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -72,6 +73,23 @@ static int compare_segments(const struct check_part *part, const struct index_vi
 	return 0;
 }
 
+/* A publisher that writes its index itself can give a field any name. */
+static int check_key(const struct index_view *view, struct error *error)
+{
+	for (uint32_t i = 0; i < view->header->metadata_count; i++) {
+		const char *key = view->heap + view->metadata[i].key, *wrong;
+
+		if (strncmp(key, KEY_PREFIX, strlen(KEY_PREFIX)) != 0)
+			continue;
+		wrong = key_field_wrong(key + strlen(KEY_PREFIX), view->heap + view->metadata[i].value);
+		if (wrong)
+			return error_set(error, -EBADMSG,
+					 "\"" KEY_PREFIX "\" begins the fields of a version's key",
+					 "the metadata \"%.128s\": the field %s", key, wrong);
+	}
+	return 0;
+}
+
 static int check_index(const struct check_part *part, const struct index_map *index, struct check_result *ret,
 		       struct error *error)
 {
@@ -87,6 +105,8 @@ static int check_index(const struct check_part *part, const struct index_map *in
 		return error_set(error, -EBADMSG, NULL, "the index names %u segments, %u were handed in",
 				 header->segment_count, part->part->segment_count);
 	r = compare_segments(part, &index->view, &bytes, error);
+	if (r == 0)
+		r = check_key(&index->view, error);
 	if (r < 0)
 		return r;
 	*ret = (struct check_result){

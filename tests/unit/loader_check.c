@@ -43,7 +43,7 @@ static void add(struct index_builder *b, size_t position, const char *name, uint
 
 /* Two segments: a (100 bytes) at 0 and b (8) at 256 with c tied to it in the first, d filling the
  * second, and an empty e. What is in bytes[] now is what the digests say. */
-static void make_index(void)
+static void make_index_with(const char *key, const char *value)
 {
 	struct index_builder *b = index_builder_new(1, 4);
 
@@ -54,9 +54,15 @@ static void make_index(void)
 	add(b, 2, "c", 8, 0, 256);
 	add(b, 3, "d", SEGMENT, 1, 0);
 	add(b, 4, "e", 0, 0, 0);
+	cr_assert_eq(index_builder_metadata(b, key, value), 0);
 	cr_assert_eq(index_builder_finish(b, &list.index.fd, &list.index.bytes, &error), 0, "%s",
 		     error.message);
 	index_builder_free(b);
+}
+
+static void make_index(void)
+{
+	make_index_with("key.dtype", "bf16");
 }
 
 static void make_segment(int position, int seals)
@@ -111,6 +117,29 @@ Test(check, passes_a_good_part)
 	cr_assert_eq(run(), 0, "%s", error.message);
 	cr_assert_eq(result.tensors, 5);
 	cr_assert_eq(result.bytes, 2 * SEGMENT);
+}
+
+Test(check, refuses_a_key_that_is_none)
+{
+	static const struct {
+		const char *key, *says;
+	} cases[] = {
+		{"key.", "the metadata \"key.\": the field "},
+		{"key.a b", "the metadata \"key.a b\": the field "},
+		{"key.a", "has a value of more than 255 bytes"},
+	};
+	char value[301];
+
+	memset(value, 'x', sizeof(value) - 1);
+	value[sizeof(value) - 1] = '\0';
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		close(list.index.fd);
+		make_index_with(cases[i].key, i < 2 ? "v" : value);
+		refuse(cases[i].says);
+	}
+	close(list.index.fd);
+	make_index_with("keys", value);
+	cr_expect_eq(run(), 0, "%s", error.message);
 }
 
 Test(check, refuses_another_rank)
