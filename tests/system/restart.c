@@ -1,6 +1,7 @@
 /* gpuwmd ends and the next one goes on: what is as before, what is not, who gets leases again. */
 #include "kept.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,36 @@ GPUWMD_TEST_BY(restart, a_stop_leaves_the_weights_too, scene(&(struct kept){}), 
 GPUWMD_TEST_BY(restart, an_upgrade_in_place_leaves_the_weights_too, scene(&(struct kept){}), scene_end)
 {
 	everything_is_as_before(d, d->keeper, SIGUSR1);
+}
+
+/* A lease brings descriptors that all share: root in a container, too, can change what is not sealed. */
+static void descriptors_spoil(const struct gpuwmd *d, const char *ref)
+{
+	const uid_t other = geteuid() == 0 ? 61001 : geteuid();
+	int sock = raw_client(d->socket);
+	static struct raw_reply reply;
+
+	RAW_SEND(sock, 2, "get_handles", TEXT("ref", ref));
+	cr_assert(raw_receive(sock, &reply));
+	cr_assert_eq(reply.message.error.code, 0);
+	cr_assert_gt(reply.packet.fd_count, 1);
+	for (size_t i = 0; i < reply.packet.fd_count; i++) {
+		int fd = reply.packet.fds[i];
+
+		cr_assert(fchmod(fd, 0) == 0 && fchown(fd, other, (gid_t)-1) == 0);
+		cr_assert(fcntl(fd, F_SETFL, O_NONBLOCK | O_APPEND) == 0 && lseek(fd, 1000, SEEK_SET) == 1000);
+	}
+	raw_reply_clear(&reply);
+	close(sock);
+}
+
+GPUWMD_TEST_BY(restart, descriptors_that_a_worker_changed_serve_and_come_back, scene(&(struct kept){}),
+	       scene_end)
+{
+	descriptors_spoil(d, "m");
+	CTL_IS(0, "verify", "m", "--wait");
+	everything_is_as_before(d, d->pid, SIGKILL);
+	CTL_IS(0, "verify", "m", "--wait");
 }
 
 /* No loader is needed to go on, and so no GPU. */
