@@ -50,7 +50,7 @@ int link_connect(struct peer_keys *keys, const struct link_target *target, uint6
 		 struct link **ret, struct error *error);
 
 /* Does the other side's part on a connection that accept(2) gave. The link owns fd, also if the call fails. Returns 0 and sets
- * *ret, or fails as link_connect. */
+ * *ret, or fails as link_connect, and with -ENOLINK if the other side left without a word: a probe of the port does. */
 int link_accept(struct peer_keys *keys, int fd, uint64_t timeout_ms, struct link **ret, struct error *error);
 
 /* Ends the connection. A peer that still reads gets what was sent before. NULL is fine. Returns NULL. */

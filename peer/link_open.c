@@ -125,6 +125,8 @@ int link_accept(struct peer_keys *keys, int fd, uint64_t timeout_ms, struct link
 	if (r < 0)
 		return r;
 	r = shake_hands(link, NULL, clock_steady_ms() + timeout_ms, error);
+	if (r == -ECONNRESET && BIO_number_read(SSL_get_rbio(link->tls)) == 0)
+		r = link_error(link, error, -ENOLINK, NULL, "it left without a word");
 	if (r < 0)
 		link_close(link);
 	else

@@ -92,12 +92,14 @@ static void connection_serve(struct listener *listener, struct link *link)
 	pthread_mutex_unlock(&listener->lock);
 }
 
-/* Everybody who reaches the port can make these lines. */
+/* Everybody who reaches the port can make these lines. A probe that only connects makes none. */
 static void log_refusal(const struct error *error)
 {
 	static _Atomic uint64_t last;
 	uint64_t now = clock_steady_ms(), before = last;
 
+	if (error->code == -ENOLINK)
+		return;
 	if (now - before >= 1000 && atomic_compare_exchange_strong(&last, &before, now))
 		log_warning("%s%s%s", error->message, error->detail[0] ? ": " : "", error->detail);
 }

@@ -167,6 +167,9 @@ static int listen_with(struct peer *peer, struct peer_settings *settings, struct
 		return wrong(&error);
 	}
 	listener_begin(&peer->listener, &server, fd, settings, keys);
+	if (geteuid() == 0)
+		log_warning(
+			"gpuwm-peer is root, for whom no rule of gpuwmd's counts: other nodes can take every model. Start it as a user of its own");
 	log_info("serving at %s (port %u)", settings->listen, port);
 	manager_tell("READY=1");
 	peer_run(peer);

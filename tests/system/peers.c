@@ -73,8 +73,17 @@ PEER_TEST(rules_for_models_hold)
 	cr_assert_eq(ASK("table"), 0, "%s", output);
 	SAYS("open@v1");
 	cr_expect_null(strstr(output, "closed@v1"), "%s", output);
+	cr_expect_not(beside_says(&peer, "is root"), "%s", beside_log(&peer));
 	beside_stop(&peer);
 	DROP(d, "open@v1", "closed@v1");
+}
+
+PEER_TEST(root_is_told_that_no_rule_holds)
+{
+	NEEDS_ROOT();
+	beside_start(&peer, d);
+	cr_expect(beside_says(&peer, "gpuwm-peer is root, for whom no rule of gpuwmd's counts"), "%s", beside_log(&peer));
+	beside_stop(&peer);
 }
 
 /* Whoever retires a version waits for a take and a short time more, not for ever. */
@@ -244,6 +253,22 @@ PEER_TEST(strangers_do_not_keep_nodes_out)
 		close(fds[i]);
 	cr_expect_eq(beside_stop(&peer), 0);
 	DROP(d, "m@v1");
+}
+
+/* As Kubernetes looks whether the port is there. */
+PEER_TEST(a_probe_of_the_port_makes_no_line)
+{
+	int fd;
+
+	beside_start(&peer, d);
+	for (int i = 0; i < 3; i++)
+		close(connect_from(1));
+	fd = connect_from(1);
+	cr_assert_eq(write(fd, "GET / HTTP/1.1\r\n\r\n", 18), 18);
+	cr_expect(EVENTUALLY(SOON_MS, beside_says(&peer, "does not speak TLS")), "%s", beside_log(&peer));
+	cr_expect_not(beside_says(&peer, "was cut") || beside_says(&peer, "without a word"), "%s", beside_log(&peer));
+	close(fd);
+	beside_stop(&peer);
 }
 
 /* A user of a node that takes keeps more connections open than one address may have, and says nothing. */

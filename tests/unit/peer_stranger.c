@@ -261,6 +261,11 @@ Test(stranger, who_says_nothing)
 	expect_end("", 0, false, -ETIMEDOUT);
 }
 
+Test(stranger, who_leaves_without_a_word)
+{
+	expect_end("", 0, true, -ENOLINK);
+}
+
 Test(stranger, who_begins_and_does_not_go_on)
 {
 	expect_end("\x16\x03\x01\x02\x00\x01", 6, false, -ETIMEDOUT);
