@@ -171,7 +171,10 @@ int leftovers_remove(int folder, struct leftovers *ret)
 		if (is == MAKER_UNKNOWN) {
 			ret->unknown++;
 			snprintf(ret->example, sizeof(ret->example), "%s", entry->d_name);
-		} else if (is == MAKER_GONE && unlinkat(folder, entry->d_name, 0) == 0) {
+		} else if (is == MAKER_LIVES) {
+			ret->living++;
+			snprintf(ret->worked_on, sizeof(ret->worked_on), "%s", entry->d_name);
+		} else if (unlinkat(folder, entry->d_name, 0) == 0) {
 			ret->removed++;
 		}
 	}

@@ -31,7 +31,9 @@ int leftover_name(const char *of, char ret[NAME_MAX + 1]);
 struct leftovers {
 	size_t removed;
 	size_t unknown; /* of this user, and made on another host, in another container or before a reboot; they stay */
-	char example[NAME_MAX + 1]; /* one of those that stay */
+	char example[NAME_MAX + 1]; /* one of these */
+	size_t living; /* of this user, whose processes work on them */
+	char worked_on[NAME_MAX + 1]; /* one of these */
 };
 
 /* Removes regular files of this user with such names from the folder, if the processes that made them are gone. Returns 0, or -errno if

@@ -724,6 +724,7 @@ struct gpuwm_save_options {
  *   -EEXIST     The folder has a file of one of these names, and `overwrite` is false; or it has other
  *               model files; or another version that the caller sees has its source there, so that
  *               it could not come back.
+ *   -EBUSY      Another save of this user writes into the folder.
  *   -ESTALE     Another process has replaced a file while the call wrote it.
  *   -EPERM      The file system makes the files another user's.
  *   -ENOSPC     The disk is full.

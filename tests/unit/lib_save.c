@@ -1,6 +1,7 @@
 /* Versions that are saved as files, on host or a GPU, and saves that fail. */
 #include "tests/support/fail_alloc.h"
 #include "tests/support/lib/dlpack.h"
+#include "base/leftover.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -285,6 +286,21 @@ static int replace(uint64_t bytes, uint64_t total, void *data)
 	}
 	closedir(dir);
 	return 0;
+}
+
+/* Before it writes anything: of several, only one could give its files their names. */
+Test(save, is_refused_while_another_one_writes_there)
+{
+	char name[NAME_MAX + 1], path[PATH_MAX];
+
+	cr_assert(eq(int, mkdir(target, 0700), 0));
+	cr_assert(eq(int, leftover_name("model.safetensors", name), 0));
+	snprintf(path, sizeof(path), "%s/%s", target, name);
+	close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	expect_failed(save("m@v1"), -EBUSY, "another save writes into ");
+	expect_failed(save_over("m@v1"), -EBUSY, name);
+	cr_assert(eq(int, unlink(path), 0));
+	cr_assert(eq(int, save("m@v1"), 0), "%s", gpuwm_error()->message);
 }
 
 Test(save, notices_a_file_that_was_replaced)

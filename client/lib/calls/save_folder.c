@@ -171,6 +171,9 @@ int save_folder_open(struct save *save)
 		return save_failed(save, -errno, "opening the folder", NULL);
 	/* Those that stay are in nobody's way: no later file has such a name. */
 	leftovers_remove(save->folder, &left);
+	if (left.living > 0)
+		return error_set(save->error, -EBUSY, "wait until it is done, or save to another folder",
+				 "another save writes into %s: %s is its file", save->path, left.worked_on);
 	return folder_check_files(save);
 }
 
