@@ -7,6 +7,18 @@ FP8 = torch.finfo(torch.float8_e4m3fn)
 # Of vLLM's kernels: a row of zeros gets this scale instead of 0.
 SMALLEST_SCALE = 1 / (FP8.max * 512)
 _library: torch.library.Library | None = None
+# Those that a pass of vLLM's compiler looks for in a graph. None is in the tests' graphs.
+_LOOKED_FOR = (
+    "rotary_embedding",
+    "fused_add_rms_norm",
+    "fused_add_rms_norm_static_fp8_quant",
+    "rms_norm_dynamic_per_token_quant",
+    "rms_norm",
+    "rms_norm_static_fp8_quant",
+    "silu_and_mul",
+    "silu_and_mul_quant",
+    "fused_qk_norm_rope",
+)
 
 
 def define() -> None:
@@ -42,6 +54,13 @@ def define() -> None:
     ):
         _library.define(schema)  # type: ignore[no-untyped-call]
         _library.impl(schema.partition("(")[0], function, "CPU")  # type: ignore[no-untyped-call]
+
+
+def define_for_compiling() -> None:
+    """Call it when the model is there: vLLM chooses kernels by what is defined."""
+    assert _library is not None
+    for name in _LOOKED_FOR:
+        _library.define(f"{name}() -> ()")  # type: ignore[no-untyped-call]
 
 
 def _static(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import operator
 import types
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from typing import Any
 
 import torch
 import vllm.model_executor.models.registry as registry
+from vllm.compilation.counter import compilation_counter
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.device_allocator import cumem
 from vllm.distributed import ensure_model_parallel_initialized, init_distributed_environment
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.engine.arg_utils import EngineArgs
+from vllm.forward_context import set_forward_context
 from vllm.model_executor.model_loader import get_model, get_model_loader
 from vllm.model_executor.model_loader.reload import layerwise
 from vllm.model_executor.models import deepseek_v2, llama, mixtral, qwen2, qwen3_moe
@@ -27,7 +30,7 @@ from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 import gpuwm
 from gpuwm._mapping import Mapping
-from gpuwm.vllm import memory
+from gpuwm.vllm import compiled, memory, model_loader
 from gpuwm.vllm.extension import Extension
 from gpuwm.vllm.kv.engine import WeightsOf, fields
 from gpuwm.vllm.moves import STALE_S, Move
@@ -36,7 +39,7 @@ from gpuwm.vllm.transfer import told_by_the_last
 from tests_engines import serving
 from tests_engines.engines import Job
 
-from . import sleeping
+from . import operators, sleeping
 
 IMPORTED = (deepseek_v2, llama, mixtral, qwen2, qwen3_moe)  # of the models that the tests write
 
@@ -230,6 +233,19 @@ class Worker(Extension):
 
         Mapping.verify = verify  # type: ignore[assignment,method-assign]
 
+    def compile(self) -> tuple[dict[str, int], str]:
+        """What vLLM's worker does when it has loaded a model: computes a step, for which vLLM
+        compiles. What vLLM has counted, and a digest of what it computed."""
+        operators.define_for_compiling()
+        config, step = self.vllm_config, torch.arange(8)
+        for layer in config.compilation_config.static_forward_context.values():
+            layer.impl.forward = _no_attention
+        with set_current_vllm_config(config), set_forward_context(None, config, num_tokens=8):
+            computed = self._model(step, step)
+        compiled.keep(model_loader.all_loaded())
+        content = computed.float().contiguous().numpy().tobytes()
+        return dataclasses.asdict(compilation_counter), hashlib.sha256(content).hexdigest()
+
     def token(self) -> str:
         """Of the switch that was prepared."""
         return self._move().token
@@ -251,6 +267,11 @@ class Worker(Extension):
         move = self._gpuwm_loaded().move
         assert move is not None
         return move
+
+
+def _no_attention(*_: Any, output: torch.Tensor, **__: Any) -> torch.Tensor:
+    """vLLM's own leaves the output as it is if there is no KV cache."""
+    return output.zero_()
 
 
 def _other_loader(worker: Worker) -> None:
