@@ -89,7 +89,7 @@ static json_t *text_or_null(const char *text)
 
 static json_t *version_json(const struct peer_version *version)
 {
-	char id[VERSION_ID_TEXT], content[VERSION_ID_TEXT] = "";
+	char id[VERSION_ID_TEXT], content[VERSION_ID_TEXT] = "", companion_of[VERSION_ID_TEXT] = "";
 	json_t *aliases = json_array();
 
 	for (uint32_t i = 0; i < version->aliases.count; i++)
@@ -97,10 +97,13 @@ static json_t *version_json(const struct peer_version *version)
 	hex128_format(version->version->bytes, id);
 	if (version->content)
 		hex128_format(version->content->bytes, content);
-	return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:s, s:o, s:o}", "version", id, "model",
+	if (version->companion_of)
+		hex128_format(version->companion_of->bytes, companion_of);
+	return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:s, s:o, s:o, s:o}", "version", id, "model",
 			 version->model, "tag", version->tag, "aliases", aliases, "world",
 			 (json_int_t)version->world, "bytes", (json_int_t)version->bytes, "tier", version->tier,
-			 "content", text_or_null(content), "fingerprint", text_or_null(version->fingerprint));
+			 "content", text_or_null(content), "fingerprint", text_or_null(version->fingerprint),
+			 "companion_of", text_or_null(companion_of));
 }
 
 static int read_page(const struct peer_message *page, json_t *versions, uint64_t *at, struct error *error)

@@ -83,6 +83,7 @@ void listing_at(const struct listing *listing, size_t position, struct listed *r
 	const json_t *from = listing->versions[position];
 	const char *tier = text_of(from, "tier"), *id = text_of(from, "version");
 	bool has_content = hex128_parse(text_of(from, "content"), ret->content.bytes) == 0;
+	bool is_companion = hex128_parse(text_of(from, "companion_of"), ret->companion_of.bytes) == 0;
 
 	if (hex128_parse(id, ret->id.bytes) < 0)
 		ret->id = (struct version_id){0};
@@ -95,6 +96,7 @@ void listing_at(const struct listing *listing, size_t position, struct listed *r
 		.bytes = number_of(from, "bytes"),
 		.tier = *tier ? tier : tier_name(ON_DEVICE),
 		.content = has_content ? &ret->content : NULL,
+		.companion_of = is_companion ? &ret->companion_of : NULL,
 	};
 }
 

@@ -22,7 +22,7 @@ void listing_clear(struct listing *listing);
 
 /* Sets *ret to the version at `position`, whose texts belong to the listing. aliases: room for PEER_ALIASES_MAX. */
 struct listed {
-	struct version_id id;
+	struct version_id id, companion_of;
 	struct digest content;
 	const char *aliases[PEER_ALIASES_MAX];
 	struct peer_version version; /* its pointers lead to the members above, and into the listing */

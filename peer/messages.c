@@ -48,6 +48,7 @@ static const struct record_field version_rows[] = {
 	FIELD_TEXT(struct peer_version, tier, TIER_BYTES_MAX),
 	FIELD_ID_MAYBE(struct peer_version, content),
 	FIELD_TEXT_MAYBE(struct peer_version, fingerprint, PEER_SHA256_TEXT),
+	FIELD_ID_MAYBE(struct peer_version, companion_of),
 };
 const struct record peer_version_record = {RECORD(struct peer_version, version_rows)};
 

@@ -73,6 +73,7 @@ struct peer_version {
 	/* Of rank 0's index; NULL: not known. It is gpuwm's own digest, which is no signature. */
 	const struct digest *content;
 	const char *fingerprint; /* as in peer_find_result */
+	const struct version_id *companion_of; /* the version that it belongs to; NULL: none */
 };
 
 /* ---- find: one version, and its parts ------------------------------------ */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool moves_current, from_peers, waits, verbose;
+static bool moves_current, from_peers, waits, verbose, with_companions;
 
 static int take_from(const struct option_row *row, const char *text, void *data, struct error *error)
 {
@@ -44,6 +44,8 @@ static const struct option_row load_options[] = {
 	 .into = &load_given.options.fingerprint},
 	{"wait", "show the progress, and end when the version is ready", .into = &waits},
 	{"verbose", "then show what each phase took", .into = &verbose, .letter = 'v', .needs = "wait"},
+	{"companions", "then load what is beside the version: engines run these files as code", .into = &with_companions,
+	 .needs = "wait"},
 	{"dry-run", "load nothing: only say whether it fits", .into = &load_given.options.dry_run},
 	{0},
 };
@@ -88,9 +90,19 @@ static void ready_say(const json_t *job)
 		say("job %" PRIu64 ": %s is ready", answer_number(job, "job"), cell_name(job, NULL, name));
 }
 
+static void companions_say(const json_t *job)
+{
+	const json_t *name;
+	size_t i;
+
+	json_array_foreach(json_object_get(job, "companions"), i, name)
+		say("its companion %s is ready", json_string_value(name));
+}
+
 static int loaded_print(const json_t *job)
 {
 	ready_say(job);
+	companions_say(job);
 	job_notes_print(job);
 	return EXIT_DONE;
 }
@@ -98,7 +110,22 @@ static int loaded_print(const json_t *job)
 static int loaded_print_all(const json_t *job)
 {
 	ready_say(job);
+	companions_say(job);
 	return job_course_print(job);
+}
+
+static int load_beside(struct gpuwm_client *client, const struct gpuwm_load_options *options,
+		       const struct load_result *result)
+{
+	json_t *names = json_array();
+	int code = EXIT_DONE;
+
+	if (with_companions)
+		code = companions_load(client, options->source, options->name, result->version, names);
+	if (with_companions && result->told)
+		json_object_set(result->told, "companions", names);
+	json_decref(names);
+	return code;
 }
 
 /* The version is ready; an error tells that the alias was not moved. */
@@ -138,7 +165,7 @@ static int load_begin(struct gpuwm_client *client, const struct gpuwm_load_optio
 	static const struct view plan_view = {plan_print, cell_number, "job", NULL};
 	struct load_result result;
 	uint64_t job;
-	int code;
+	int code, beside = EXIT_DONE;
 
 	if (!waits && !options->dry_run) {
 		if (gpuwm_load(client, options, &job) < 0)
@@ -149,6 +176,8 @@ static int load_begin(struct gpuwm_client *client, const struct gpuwm_load_optio
 	code = load_watch(client, options, options->dry_run ? LOAD_CANCELLED : LOAD_GOES_ON, &result);
 	if (code != EXIT_DONE)
 		return code;
+	if (!options->dry_run)
+		beside = load_beside(client, options, &result);
 	if (!result.told) {
 		code = outlived_show(client, options, &result);
 	} else if (options->dry_run) {
@@ -159,7 +188,7 @@ static int load_begin(struct gpuwm_client *client, const struct gpuwm_load_optio
 		code = loaded_show(&result);
 	}
 	load_result_clear(&result);
-	return code;
+	return code == EXIT_DONE ? beside : code;
 }
 
 static int load_find_source(struct gpuwm_client *client, const struct arguments *arguments,

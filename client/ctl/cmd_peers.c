@@ -179,15 +179,20 @@ static int peers_show(const json_t *result)
 	return code;
 }
 
+int peers_get(struct gpuwm_client *client, const char *given, json_t **ret_answer)
+{
+	char config[CONFIG_BYTES];
+	int code = choose_config(client, given, config);
+
+	return code == EXIT_DONE ? peers_ask(config, ret_answer) : code;
+}
+
 int peers_run(struct gpuwm_client *client, const char *given, const char *model)
 {
 	static const struct view view = {peers_show, cell_source, NULL, "versions"};
-	char config[CONFIG_BYTES];
 	json_t *answer, *list;
-	int code = choose_config(client, given, config);
+	int code = peers_get(client, given, &answer);
 
-	if (code == EXIT_DONE)
-		code = peers_ask(config, &answer);
 	if (code != EXIT_DONE)
 		return code;
 	code = answer_get(client, "list", NULL, &list);

@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "exit.h"
 #include "line.h"
+#include "load.h"
 #include "output.h"
 #include "patience.h"
 #include "table.h"
@@ -21,6 +22,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define STALL_MS_MAX (UINT64_C(24) * 3600 * 1000) /* a day: a longer one is a mistake */
@@ -197,6 +199,49 @@ static int saved_describe(struct gpuwm_client *client, const struct saving *savi
 			 gpuwm_error()->message);
 }
 
+/* ---- companions ------------------------------------------------------------ */
+
+static int companion_save(struct gpuwm_client *client, const json_t *list, const json_t *companion, const char *folder)
+{
+	struct saving saving = {.folder = folder};
+	int code = attach_all(client, list, answer_text(companion, "version"), &saving);
+
+	patience_begin(folder, stall.given ? stall.value : PATIENCE_MS, HANGS);
+	if (code == EXIT_DONE)
+		code = write_all(&saving, force);
+	patience_end();
+	detach_all(&saving);
+	return code;
+}
+
+/* Each into a folder of its own beneath the version's. */
+static int companions_save(struct gpuwm_client *client, const json_t *list, struct saving *saving)
+{
+	const char *tag = answer_text(answer_version(list, saving->id), "tag");
+	json_t *names = json_array();
+	const json_t *version;
+	int code = EXIT_DONE;
+	char path[PATH_MAX];
+	size_t i;
+
+	json_array_foreach(json_object_get(list, "versions"), i, version) {
+		if (code != EXIT_DONE || strcmp(answer_text(version, "companion_of"), saving->id) != 0 ||
+		    strcmp(answer_text(version, "state"), "ready") != 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER, saving->folder);
+		if (mkdir(path, 0777) < 0 && errno != EEXIST)
+			code = exit_with(exit_code_of(-errno), NULL, "%s can't be made: %s", path, strerror(errno));
+		snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER "/%s", saving->folder,
+			 companion_suffix(tag, answer_text(version, "tag")));
+		if (code == EXIT_DONE)
+			code = companion_save(client, list, version, path);
+		if (code == EXIT_DONE)
+			json_array_append(names, json_object_get(version, "tag"));
+	}
+	json_object_set_new(saving->result, "companions", names);
+	return code;
+}
+
 /* ---- the result ----------------------------------------------------------- */
 
 static int saved_print(const json_t *result)
@@ -208,6 +253,8 @@ static int saved_print(const json_t *result)
 	say("%s is saved in %s: %s%s", answer_text(result, "ref"), answer_text(result, "folder"),
 	    bytes_format(answer_number(result, "bytes"), size),
 	    json_is_true(json_object_get(result, "described")) ? "; these files describe it now" : "");
+	json_array_foreach(json_object_get(result, "companions"), i, name)
+		say("its companion %s is saved beneath it", json_string_value(name));
 	json_array_foreach(json_object_get(result, "left_out"), i, name)
 		say("the small file \"%s\" is left out: a folder does not get such a name",
 		    json_string_value(name));
@@ -220,7 +267,7 @@ static int saved_print(const json_t *result)
 	return EXIT_DONE;
 }
 
-static int saving_run(struct gpuwm_client *client, struct saving *saving)
+static int saving_run(struct gpuwm_client *client, const json_t *list, struct saving *saving)
 {
 	static const struct view view = {saved_print, cell_text, "folder", NULL};
 	json_t *left = NULL, *temporary = NULL;
@@ -239,7 +286,8 @@ static int saving_run(struct gpuwm_client *client, struct saving *saving)
 	saving->result = json_pack("{s:s, s:s, s:s, s:I, s:o*, s:o*}", "ref", saving->name, "version",
 				   saving->id, "folder", saving->folder, "bytes", (json_int_t)saving->total,
 				   "left_out", left, "temporary", temporary);
-	if (!no_describe)
+	code = companions_save(client, list, saving);
+	if (code == EXIT_DONE && !no_describe)
 		code = saved_describe(client, saving);
 	shown = result_show(saving->result, &view);
 	return code == EXIT_DONE ? shown : code;
@@ -257,9 +305,9 @@ static int save_run(struct gpuwm_client *client, const struct arguments *argumen
 	if (code != EXIT_DONE)
 		return code;
 	code = attach_all(client, list, arguments->positional[0], &saving);
-	json_decref(list);
 	if (code == EXIT_DONE)
-		code = saving_run(client, &saving);
+		code = saving_run(client, list, &saving);
+	json_decref(list);
 	detach_all(&saving);
 	return code;
 }

@@ -5,6 +5,8 @@
 
 #include "command.h"
 
+#include <jansson.h>
+
 /* look */
 extern const struct command command_status, command_ls, command_show, command_handles, command_regions,
 	command_ps, command_clients, command_jobs, command_wait, command_events, command_top, command_ping;
@@ -20,5 +22,7 @@ extern const struct command command_help, command_explain, command_version, comm
 
 /* ls --peers; config: NULL, that of the gpuwmd that runs; model: NULL, all. */
 int peers_run(struct gpuwm_client *client, const char *config, const char *model);
+/* The same without output: *ret_answer has the nodes, each with its versions. EXIT_DONE, or an exit code after printing why. */
+int peers_get(struct gpuwm_client *client, const char *config, json_t **ret_answer);
 
 #endif

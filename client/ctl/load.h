@@ -51,6 +51,16 @@ int load_from_find(struct gpuwm_client *client, const char *text, const char *re
 void load_from_put(const struct load_from *from, struct gpuwm_load_options *options);
 void load_from_clear(struct load_from *from);
 
+/* ---- companions ---- */
+
+/* The folder beneath a saved version's that has a folder for each of its companions. */
+#define COMPANIONS_FOLDER "companions"
+/* What the name of a version's companion has behind the version's tag and a dot, or all of it. */
+const char *companion_suffix(const char *tag, const char *companion);
+/* Loads the companions of a version that was loaded from `source`, a folder that save has written or a node's version, as those of the
+ * version `ref`, which is ready and has this id. Adds their names to `ret`, an array. EXIT_DONE, or an exit code after printing why. */
+int companions_load(struct gpuwm_client *client, const char *source, const char *ref, const char *id, json_t *ret);
+
 /* ---- what load and swap --load let the user wish ---- */
 
 struct load_given {

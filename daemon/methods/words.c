@@ -55,6 +55,8 @@ bool words_load(const struct request *request, const void *given, struct audit *
 	say_expect(params->expect, audit);
 	if (params->wish.share_with)
 		audit_say(audit, ", sharing with %s", params->wish.share_with);
+	if (params->wish.companion_of)
+		audit_say(audit, ", as a companion");
 	return !params->wish.dry_run;
 }
 

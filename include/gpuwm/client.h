@@ -1261,6 +1261,9 @@ struct gpuwm_load_options {
 	 * NULL: all tensors. */
 	const char *const *only;
 	size_t only_count;
+	/* The id of a ready version of the same model, as in gpuwm_publish_options: the new version is cached,
+	 * and belongs to it. NULL: it belongs to none. */
+	const char *companion_of;
 };
 /* Starts a job that loads a version. Returns 0 and sets *ret_job to the job's number, without
  * waiting for the job. */

@@ -55,6 +55,7 @@ static const struct record_field load_wish_rows[] = {
 	FIELD_U64_MAYBE(struct load_wish, segment_bytes),
 	FIELD_SPLICE(struct load_wish, choice, struct load_choice, &load_choice_record),
 	FIELD_TEXT_MAYBE(struct load_wish, fingerprint, FINGERPRINT_TEXT),
+	FIELD_ID_MAYBE(struct load_wish, companion_of),
 };
 const struct record load_wish_record = {RECORD(struct load_wish, load_wish_rows), .check = check_load_wish};
 

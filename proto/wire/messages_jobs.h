@@ -37,6 +37,7 @@ struct load_wish {
 	const uint64_t *segment_bytes;
 	struct load_choice choice;
 	const char *fingerprint; /* of a version from a peer: 64 hex digits */
+	const struct version_id *companion_of; /* NULL: of none */
 };
 
 extern const struct message_form form_load;

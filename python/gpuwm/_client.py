@@ -244,6 +244,7 @@ class Client:
         fingerprint: str | None = None,
         files: Mapping[str, int] | None = None,
         only: Sequence[str] | str | None = None,
+        companion_of: str | None = None,
     ) -> Job:
         """Starts to load a checkpoint as `name` ("model@tag"). Returns the job without waiting for
         it.
@@ -271,6 +272,7 @@ class Client:
           `jobs` shows. The descriptors stay the caller's, and may be closed after the call.
         - only: globs of tensor names, such as "model.layers.3.*". The version has only the tensors
           that one of them matches; each must match one. With `ranks`, the plan cuts what is left.
+        - companion_of: as in `publish`.
         """
         if not isinstance(files, Mapping | None):
             raise lib.wrong("files", files, "descriptors by name")
@@ -306,6 +308,7 @@ class Client:
             file_count=len(passed),
             only=globs,
             only_count=glob_count,
+            companion_of=lib.maybe_text(companion_of, "companion_of"),
         )
         job = ctypes.c_uint64()
         self._call("gpuwm_load", ctypes.byref(options), ctypes.byref(job))

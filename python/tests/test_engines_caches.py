@@ -9,6 +9,7 @@ import os
 import pathlib
 import platform
 import stat
+import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -475,3 +476,27 @@ def test_the_folders_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TRITON_HOME", "/t")
     assert caches.folders()["triton"] == "/t/.triton/cache"
     assert caches.folders()["cuda"] == "/home/me/.nv/ComputeCache"
+
+
+# ---- files and nodes -----------------------------------------------------------------------------
+
+
+def ctl(daemon: Daemon, *words: str) -> None:
+    program = f"{os.environ['GPUWM_BUILD']}/bin/gpuwmctl"
+    sockets = ["--socket", str(daemon.socket.parent / "admin.sock")]
+    subprocess.run([program, *words, *sockets], check=True, capture_output=True, text=True)
+
+
+def test_a_save_takes_them_along(daemon: Daemon, name: str, home: pathlib.Path) -> None:
+    name = name.replace("compiled", "saved")
+    first = Compiling(daemon, name, home).start()
+    companion, version = first.companion, first.kept.version
+    ctl(daemon, "save", name, str(daemon.models / name), "--no-describe")
+    first.kept.drop()
+    daemon.admin.swap("saved", None)
+    daemon.admin.retire(name)
+    eventually(lambda: listed(daemon, companion) is None)
+    ctl(daemon, "load", "--wait", "--companions", str(daemon.models / name), name)
+    fresh(home)
+    caches.lay_out(first.engine, version)
+    assert {file: (home / file).read_bytes() for file in KERNELS} == KERNELS

@@ -203,3 +203,55 @@ GPUWMD_TEST_BY(companions, a_restart_keeps_them,
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
 	gpuwm_close(client);
 }
+
+GPUWMD_TEST(companions, files_of_a_save_have_them)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	char folder[256], inside[300];
+
+	snprintf(folder, sizeof(folder), "%s/saved", d->root);
+	snprintf(inside, sizeof(inside), "%s/companions/c/model.safetensors", folder);
+	make_m(client, d);
+	OK(make(client, "m@v1.c", id_of_m));
+	CTL_IS(0, "save", "m@v1", folder);
+	SAYS("its companion v1.c is saved beneath it");
+	cr_assert_eq(access(inside, R_OK), 0);
+	retire_m(client, SOON_MS);
+	CTL_IS(0, "load", folder, "m@plain", "--device", d->device, "--wait");
+	cr_expect_eq(status_of(d, "versions"), 1, "nobody asked for files that are code");
+	CTL_IS(0, "load", folder, "m@v2", "--device", d->device, "--wait", "--companions");
+	SAYS("its companion m@v2.c is ready");
+	OK(gpuwm_attach(client, "m@v2.c", NULL, &mapping));
+	cr_expect(mapping_holds(mapping, 2));
+	cr_expect_str_eq(gpuwm_mapping_version(mapping)->device, "host");
+	OK(gpuwm_detach(mapping));
+	CTL_IS(0, "show", "m@v2");
+	SAYS("companion m@v2.c");
+	CTL_IS(0, "load", folder, "m@v3", "--device", d->device, "--wait", "--companions", "--dry-run");
+	DROP(d, "m@plain", "m@v2");
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 0));
+	gpuwm_close(client);
+}
+
+/* The files say nothing of the version that they belong to now. */
+GPUWMD_TEST(companions, a_load_of_one_may_fail)
+{
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	struct gpuwm_client *client = client_new();
+	const char *source = checkpoint_write(d, "c", SMALL(2));
+	uint64_t job;
+
+	make_m(client, d);
+	options.source = source;
+	options.name = "other@c";
+	options.devices = &(const char *){"host"};
+	options.device_count = 1;
+	options.companion_of = id_of_m;
+	OK(gpuwm_load(d->admin, &options, &job));
+	FAILS(gpuwm_job_wait(d->admin, job, SOON_MS), ENOENT);
+	options.companion_of = "v1";
+	FAILS(gpuwm_load(d->admin, &options, &job), EINVAL);
+	DROP(d, "m@v1");
+	gpuwm_close(client);
+}

@@ -25,7 +25,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 		uint64_t *ret_job, struct error *error)
 {
 	struct key_pair key[KEY_FIELDS_MAX];
-	struct version_id expect = {{0}};
+	struct version_id expect = {{0}}, belongs_to = {{0}};
 	const uint64_t ranks = options->ranks;
 	const struct load_params params = {
 		.wish =
@@ -43,6 +43,7 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 					   {options->only_count > 0 ? options->only : NULL,
 					    (uint32_t)options->only_count}},
 				.fingerprint = options->fingerprint,
+				.companion_of = options->companion_of ? &belongs_to : NULL,
 			},
 		.name.text = options->name,
 		.expect = options->expect ? &expect : NULL,
@@ -54,6 +55,8 @@ static int load(struct gpuwm_client *client, const struct gpuwm_load_options *op
 	struct call call;
 	int r = client_take_id(options->expect, "expect", &expect, error);
 
+	if (r == 0)
+		r = client_take_id(options->companion_of, "companion_of", &belongs_to, error);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < options->key_count; i++)

@@ -293,7 +293,7 @@ static int ask_begin(struct gpuwm_publish *publish, const struct gpuwm_publish_o
 	int r = client_take_id(options->join, "publish", &joined, error);
 
 	if (r == 0)
-		r = client_take_id(options->companion_of, "version", &belongs_to, error);
+		r = client_take_id(options->companion_of, "companion_of", &belongs_to, error);
 	if (r < 0)
 		return r;
 	call_begin(&call, publish->client, &form_publish_begin, &params);

@@ -28,7 +28,9 @@ static void on_due(uv_timer_t *timer)
 			continue;
 		if (version->state != VERSION_READY)
 			version->expire_due_ms = 0;
-		else if (!retire(work, version, "its time in the cache is over"))
+		else if (!retire(work, version,
+				 companion_is_left(version) ? "the version that it belongs to is freed"
+							    : "its time in the cache is over"))
 			version->expire_due_ms = now + CACHE_LOOK_AGAIN_MS;
 	}
 	arm(work);

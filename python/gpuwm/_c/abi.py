@@ -225,6 +225,7 @@ class LoadOptions(ctypes.Structure):
         ("file_count", c_size_t),
         ("only", POINTER(c_char_p)),
         ("only_count", c_size_t),
+        ("companion_of", c_char_p),
     )
 
 

@@ -1,0 +1,179 @@
+#include "load.h"
+
+#include "commands.h"
+#include "exit.h"
+
+#include "../../base/limits.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PEER "peer://"
+
+/* The version to whose companions others become. */
+struct companions {
+	struct gpuwm_client *client;
+	const char *ref, *id;
+	json_t *names;
+};
+
+const char *companion_suffix(const char *tag, const char *companion)
+{
+	size_t length = strlen(tag);
+
+	return strncmp(companion, tag, length) == 0 && companion[length] == '.' ? companion + length + 1
+										 : companion;
+}
+
+static int load_one(const struct companions *of, const char *source, const char *suffix)
+{
+	static const char *const host = "host";
+	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
+	char name[2 * NAME_BYTES_MAX + 2];
+	uint64_t job;
+	int r;
+
+	snprintf(name, sizeof(name), "%s.%s", of->ref, suffix);
+	options.source = source;
+	options.name = name;
+	options.devices = &host;
+	options.device_count = 1;
+	options.companion_of = of->id;
+	r = gpuwm_load(of->client, &options, &job);
+	while (r == 0 && (r = gpuwm_job_wait(of->client, job, -1)) == -EINTR)
+		r = 0;
+	if (r < 0)
+		return exit_with_error();
+	json_array_append_new(of->names, json_string(name));
+	return EXIT_DONE;
+}
+
+/* ---- from a folder ---- */
+
+static int load_saved(const struct companions *of, const char *folder)
+{
+	char path[PATH_BYTES_MAX + 1];
+	const struct dirent *entry;
+	int code = EXIT_DONE;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER, folder);
+	dir = opendir(path);
+	if (!dir && errno != ENOENT && errno != ENOTDIR)
+		return exit_with(exit_code_of(-errno), NULL, "%s can't be read: %s", path, strerror(errno));
+	while (code == EXIT_DONE && dir && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER "/%s", folder, entry->d_name);
+		code = load_one(of, path, entry->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return code;
+}
+
+/* ---- from a node ---- */
+
+static bool has_name(const json_t *version, const char *model, const char *name)
+{
+	const json_t *alias;
+	size_t i;
+
+	if (strcmp(answer_text(version, "model"), model) != 0)
+		return false;
+	json_array_foreach(json_object_get(version, "aliases"), i, alias) {
+		if (strcmp(json_string_value(alias), name) == 0)
+			return true;
+	}
+	return strcmp(answer_text(version, "tag"), name) == 0;
+}
+
+/* The companions of one node's version. before: what a source has before MODEL@TAG. */
+static int load_beside(const struct companions *of, const json_t *node, const json_t *version, const char *before)
+{
+	const json_t *other;
+	int code = EXIT_DONE;
+	char *source;
+	size_t i;
+
+	json_array_foreach(json_object_get(node, "versions"), i, other) {
+		if (code != EXIT_DONE ||
+		    strcmp(answer_text(other, "companion_of"), answer_text(version, "version")) != 0)
+			continue;
+		if (asprintf(&source, "%s%s@%s", before, answer_text(other, "model"), answer_text(other, "tag")) < 0)
+			return exit_with(EXIT_FAILED, NULL, "out of memory");
+		code = load_one(of, source, companion_suffix(answer_text(version, "tag"), answer_text(other, "tag")));
+		free(source);
+	}
+	return code;
+}
+
+/* PEER HOST[:PORT]/MODEL[@NAME] in its pieces. before: all that stands before MODEL. host: "" for any node. */
+struct source {
+	char before[PATH_BYTES_MAX + 1], host[PEER_HOST_BYTES_MAX + 1], model[NAME_BYTES_MAX + 1];
+	const char *name;
+};
+
+static struct source source_of(const char *text)
+{
+	const char *host = text + strlen(PEER), *model = strchr(host, '/') + 1, *at = strchr(model, '@');
+	bool v6 = *host == '[';
+	struct source source = {.name = at ? at + 1 : "current"};
+
+	snprintf(source.before, sizeof(source.before), "%.*s", (int)(model - text), text);
+	snprintf(source.host, sizeof(source.host), "%.*s", (int)strcspn(host + v6, v6 ? "]" : ":/"), host + v6);
+	snprintf(source.model, sizeof(source.model), "%.*s", (int)(at ? (size_t)(at - model) : strlen(model)), model);
+	return source;
+}
+
+/* NULL: the node is another one than the source names, or has not the version. */
+static const json_t *version_there(const json_t *node, const struct source *source)
+{
+	const json_t *version;
+	size_t i;
+
+	if (source->host[0] && strcmp(source->host, answer_text(node, "host")) != 0)
+		return NULL;
+	json_array_foreach(json_object_get(node, "versions"), i, version) {
+		if (has_name(version, source->model, source->name))
+			return version;
+	}
+	return NULL;
+}
+
+/* Of the first node that has the version: others have the same bytes, and perhaps other companions. */
+static int load_taken(const struct companions *of, const char *text)
+{
+	const struct source source = source_of(text);
+	const json_t *node, *version = NULL;
+	json_t *answer;
+	int code = peers_get(of->client, NULL, &answer);
+	size_t i;
+
+	if (code != EXIT_DONE)
+		return code;
+	json_array_foreach(json_object_get(answer, "nodes"), i, node) {
+		version = version_there(node, &source);
+		if (version)
+			break;
+	}
+	if (version)
+		code = load_beside(of, node, version, source.before);
+	else
+		code = exit_with(EXIT_NOT_FOUND, "gpuwmctl ls --peers lists them",
+				 "%s is ready, but no node of the configuration tells of %s@%s, so its companions are "
+				 "not known",
+				 of->ref, source.model, source.name);
+	json_decref(answer);
+	return code;
+}
+
+int companions_load(struct gpuwm_client *client, const char *source, const char *ref, const char *id, json_t *ret)
+{
+	const struct companions of = {client, ref, id, ret};
+
+	return strncmp(source, PEER, strlen(PEER)) == 0 ? load_taken(&of, source) : load_saved(&of, source);
+}
