@@ -42,6 +42,7 @@ static void server_leave(struct server *server)
 	if (server->net.stopping)
 		return;
 	stop_listening(server);
+	keeping_leave(server->keeping);
 	server->net.stopping = true;
 	uv_timer_start(&server->stop_timer, on_stop_timer, STOP_DRAIN_MS, 0);
 }
@@ -104,11 +105,14 @@ static void serving_begin(void *data)
 	uv_check_start(&server->serving, on_turned);
 }
 
-static void grace_over(void *data)
+static void grace_over(void *data, bool moves)
 {
 	struct server *server = data;
 
-	versions_free_all_unused(&server->work);
+	if (moves)
+		evictions_again(&server->work);
+	else
+		versions_free_all_unused(&server->work);
 	work_later(&server->work, LATER_ROOM); /* what a worker took again does not come back */
 }
 

@@ -93,6 +93,7 @@ void lease_park(struct lease *lease)
 {
 	struct version *version = lease->version;
 
+	awake_forget(lease);
 	lease->parked = true;
 	lease->parked_as = lease->id;
 	version->parked_count++;
@@ -112,6 +113,7 @@ void lease_unpark(struct registry *registry, struct lease *lease)
 	renumber(registry, lease, ++registry->lease_last_id);
 	lease->parked = false;
 	lease->version->parked_count--;
+	awake_note(&registry->awake, lease);
 }
 
 void lease_unpark_undo(struct registry *registry, struct lease *lease)
@@ -150,11 +152,14 @@ static int lease_add(struct registry *registry, struct version *version, uint32_
 	lease->holder = holder->holder;
 	lease->since_ms = clock_wall_ms();
 	lease->charge = charge;
+	lease->peer = holder->peer;
 	bucket_put(registry, lease);
 	lease_link(lease, &version->leases, holder->leases);
 	version->lease_count++;
 	if (parked)
 		lease_park(lease);
+	else
+		awake_note(&registry->awake, lease);
 	registry->counts.leases++;
 	*ret_lease = lease;
 	return 0;
@@ -226,6 +231,7 @@ struct version *lease_release(struct registry *registry, struct lease *lease)
 {
 	struct version *version = lease->version;
 
+	awake_forget(lease);
 	lease_unlink(registry, lease);
 	quota_release(&lease->charge);
 	version->lease_count--;
@@ -237,4 +243,18 @@ struct version *lease_release(struct registry *registry, struct lease *lease)
 	free(lease->address);
 	free(lease);
 	return version;
+}
+
+struct awake_book *registry_awake(struct registry *registry)
+{
+	return &registry->awake;
+}
+
+void registry_keep_awake(struct registry *registry)
+{
+	for (uint64_t i = 0; i < registry->lease_bucket_count; i++) {
+		for (struct lease *lease = registry->lease_buckets[i]; lease; lease = lease->next_of_bucket)
+			lease->awake = NULL;
+	}
+	registry->awake = (struct awake_book){0};
 }

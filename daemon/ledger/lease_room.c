@@ -87,6 +87,7 @@ int lease_room_set(struct lease *lease, uint64_t bytes, struct quota *quota, con
 		room_adopt(lease, bytes, quota, uid);
 	if (r < 0)
 		room_adopt(lease, before, quota, uid);
+	awake_note_room(lease);
 	return r;
 }
 
@@ -100,6 +101,7 @@ int lease_room_adopt(struct lease *lease, uint64_t bytes, struct quota *quota, c
 	room_give_back(lease->room);
 	room_adopt(lease, bytes, quota, uid);
 	lease->room->paid = bytes;
+	awake_note_room(lease);
 	return 0;
 }
 
@@ -113,5 +115,7 @@ int lease_room_move(struct lease *from, struct lease *to, struct error *error)
 	room_free(to->room);
 	to->room = from->room;
 	from->room = NULL;
+	awake_note_room(to);
+	awake_note_room(from);
 	return 0;
 }

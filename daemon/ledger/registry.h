@@ -195,6 +195,8 @@ struct lease {
 	struct ipc_copy *copy; /* whose handles it hands over; NULL: it hands over the version's descriptors */
 	struct lease_room *room; /* what the holder takes on the device besides the version; NULL: nothing */
 	uint64_t parked_as; /* the number that it had when it was parked last; 0: it never was */
+	const struct peer *peer; /* the holder's process (net/peer.h); NULL: nobody knows */
+	struct awake_entry *awake; /* where it is noted that it is awake (awake.h); NULL: nowhere */
 	struct lease *next_of_version, **link_of_version;
 	struct lease *next_of_holder, **link_of_holder;
 	struct lease *next_of_bucket; /* the registry's table */
@@ -402,8 +404,13 @@ struct lease_holder {
 	struct lease **leases; /* the beginning of the holder's list */
 	struct quota *quota;
 	uid_t uid; /* who is charged */
+	const struct peer *peer; /* its process, which the holder has as long as the lease; NULL: nobody knows */
 };
 
+/* Returns where it is noted which leases are awake. */
+struct awake_book *registry_awake(struct registry *registry);
+/* Leases that end from now on stay noted: gpuwmd stops, and their holders go on with the next one. */
+void registry_keep_awake(struct registry *registry);
 /* Grants a lease on the replica, and puts it into the holder's list. Sets *ret_lease, which belongs to the registry.
  * -EINVAL: the version is not ready, or does not lie on its devices; -EBADMSG, -ENODEV: as version_check_replica; -EDQUOT;
  * -ENOMEM. */

@@ -10,6 +10,7 @@
 #ifndef GPUWM_DAEMON_REGISTRY_INTERNAL_H
 #define GPUWM_DAEMON_REGISTRY_INTERNAL_H
 
+#include "awake.h"
 #include "registry.h"
 #include "../base/hash.h"
 
@@ -71,6 +72,7 @@ struct registry {
 	struct lease **lease_buckets; /* a power of two, or none yet */
 	uint64_t lease_bucket_count;
 	uint64_t lease_last_id;
+	struct awake_book awake;
 	struct revoked_id *revoked_ids; /* by id */
 	bool has_unnamed; /* see registry_note_unnamed */
 };

@@ -2,6 +2,7 @@
 #include "../../base/clock.h"
 #include "../base/metrics.h"
 #include "../base/probe.h"
+#include "../base/pids.h"
 #include "../restart/keeping.h"
 #include "../work/versions/leases.h"
 #include "../work/versions/unparks.h"
@@ -146,9 +147,17 @@ void lease_tell_fds(const struct request *request, const struct lease_found *fou
 struct lease_holder lease_holder_of(const struct request *request)
 {
 	struct session *session = request->session;
+	struct peer *peer = &session->peer;
 
-	return (struct lease_holder){session, &session->client->leases, request->server->ledger.quota,
-				     session->peer.uid};
+	if (!peer->started)
+		peer->started = pid_started(peer->pid);
+	return (struct lease_holder){
+		.holder = session,
+		.leases = &session->client->leases,
+		.quota = request->server->ledger.quota,
+		.uid = peer->uid,
+		.peer = peer,
+	};
 }
 
 /* The lease comes before the reply: if the session dies between, goodbye ends it. */
@@ -561,6 +570,8 @@ static void put_resumed(const struct request *request, const struct resume_lease
 		}
 	}
 	count_resumed(request, answer.error);
+	keeping_back(request->server->keeping, asked->lease, request->session->peer.pid,
+		     request->session->peer.uid);
 	record_put_map(w, NULL, &resumed_lease_record, &answer);
 }
 

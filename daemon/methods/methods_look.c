@@ -236,6 +236,7 @@ int method_status(struct request *request, const void *params, struct error *err
 		.lost = keeping_lost(keeping),
 		.unread = keeping_unread(keeping),
 		.grace_ms = keeping_grace_ms(keeping),
+		.awaited = keeping_awaited(keeping),
 		.locked = keeping_locked(keeping),
 	};
 	struct message_writer w;

@@ -22,7 +22,8 @@ const char *role_name(enum role role);
 #define PEER_COMMAND_BYTES 16 /* TASK_COMM_LEN */
 
 struct peer {
-	pid_t pid; /* 0: of another PID namespace. It is for people, and never identifies a process */
+	pid_t pid; /* 0: of another PID namespace. It is for people, and identifies a process only with `started` */
+	uint64_t started; /* base/pids.h; 0: nobody has asked yet, or nobody knows */
 	uid_t uid;
 	gid_t gid;
 	int pidfd; /* -1: this kernel has none (SO_PEERPIDFD, 6.5) or the peer is gone */

@@ -1,5 +1,6 @@
 #include "keeping_internal.h"
 
+#include "../base/pids.h"
 #include "../../base/clock.h"
 
 #include <stdlib.h>
@@ -51,6 +52,8 @@ static void on_timer_closed(uv_handle_t *handle)
 
 void keeping_end(struct keeping *k)
 {
+	keeping_leave(k);
+	awaited_end(k->awaited);
 	uv_close((uv_handle_t *)k->grace, on_timer_closed);
 	descriptions_end(k->descriptions);
 }
@@ -64,6 +67,7 @@ struct keeping *keeping_free(struct keeping *k)
 		unread_records_clear(k->unread);
 	free(k->unread);
 	descriptions_free(k->descriptions);
+	awaited_free(k->awaited);
 	state_free(k->state);
 	free(k);
 	return NULL;
@@ -261,10 +265,24 @@ void keeping_not_removed(struct keeping *k, const struct version *version)
 static void on_grace_over(uv_timer_t *timer)
 {
 	struct keeping *k = timer->data;
+	const uint64_t missing = awaited_count(k->awaited);
 
 	k->grace_until_ms = 0;
+	awaited_give_up(k->awaited);
+	awake_trust(registry_awake(k->ledger->registry), pid_namespace_id());
+	if (missing > 0)
+		log_info("leases of before the restart whose processes live and have not come back: %llu",
+			 (unsigned long long)missing);
 	log_info("the grace time is over: what nobody holds may be freed");
-	k->over(k->data);
+	k->over(k->data, false);
+}
+
+static void on_all_back(void *data)
+{
+	struct keeping *k = data;
+
+	log_info("all processes that mapped versions are back, or gone: versions may leave their devices");
+	k->over(k->data, true);
 }
 
 uint64_t keeping_grace_ms(const struct keeping *k)
@@ -272,10 +290,47 @@ uint64_t keeping_grace_ms(const struct keeping *k)
 	return clock_due_in_ms(k->grace_until_ms);
 }
 
+uint64_t keeping_await_ms(const struct keeping *k)
+{
+	return k->awaited && awaited_count(k->awaited) == 0 ? 0 : keeping_grace_ms(k);
+}
+
+uint64_t keeping_awaited(const struct keeping *k)
+{
+	return awaited_count(k->awaited);
+}
+
+void keeping_back(const struct keeping *k, uint64_t lease, pid_t pid, uid_t uid)
+{
+	awaited_back(k->awaited, lease, pid, uid);
+}
+
+void keeping_leave(const struct keeping *k)
+{
+	registry_keep_awake(k->ledger->registry);
+}
+
+/* Without memory for it gpuwmd waits the whole grace time. */
+static void await_leases(struct keeping *k)
+{
+	struct awake_book *book = registry_awake(k->ledger->registry);
+	const uint64_t pid_namespace = pid_namespace_id();
+	size_t bytes;
+	void *notes = k->state ? state_notes(k->state, &bytes) : NULL;
+
+	if (!notes) /* or gpuwmd is locked */
+		return;
+	if (awake_begin(book, notes, bytes, pid_namespace))
+		k->awaited = awaited_new(k->loop, book, &k->ledger->devices, on_all_back, k);
+	else if (k->adopted == 0)
+		awake_trust(book, pid_namespace);
+}
+
 void keeping_begin_grace(struct keeping *k)
 {
 	uint64_t grace = k->config->grace_ms;
 
+	await_leases(k);
 	if (k->adopted == 0)
 		return;
 	if (grace > 0)

@@ -14,8 +14,9 @@ struct inherited;
 struct config;
 struct keeping;
 
-/* Called when the grace time has ended: versions of the last gpuwmd that nobody holds may be freed. */
-typedef void keeping_over_fn(void *data);
+/* Called when the grace time has ended: versions of the last gpuwmd that nobody holds may be freed. Before that it may be called once with
+ * `moves`: all that mapped versions are back, so that these may move to other tiers (keeping_await_ms). */
+typedef void keeping_over_fn(void *data, bool moves);
 
 /* fresh: the id of the ledger if no earlier gpuwmd left one. Returns NULL if there is no memory. */
 struct keeping *keeping_new(uv_loop_t *loop, const struct config *config, struct ledger *ledger,
@@ -79,6 +80,15 @@ void keeping_not_removed(struct keeping *keeping, const struct version *version)
 
 /* Returns what is left of the grace time, in which gpuwmd frees nothing because clients may come back; 0: it is over. */
 uint64_t keeping_grace_ms(const struct keeping *keeping);
+/* Returns what is left of the time in which gpuwmd moves no version, because processes may come back that map it; 0: all that did are
+ * back, or gone. It is never more than the grace time. */
+uint64_t keeping_await_ms(const struct keeping *keeping);
+/* Returns how many leases are awaited. */
+uint64_t keeping_awaited(const struct keeping *keeping);
+/* The process has been answered about a lease of before the restart. */
+void keeping_back(const struct keeping *keeping, uint64_t lease, pid_t pid, uid_t uid);
+/* gpuwmd stops: the next one awaits what is awake now. */
+void keeping_leave(const struct keeping *keeping);
 /* Return the id of the ledger, which stays the same as long as its versions live, and the number of starts with it. */
 const struct version_id *keeping_ledger(const struct keeping *keeping);
 uint64_t keeping_epoch(const struct keeping *keeping);

@@ -7,6 +7,7 @@
 #include "inherited.h"
 #include "../config/config.h"
 #include "../ledger/ledger.h"
+#include "awaited.h"
 #include "snapshot.h"
 #include "state.h"
 
@@ -27,6 +28,7 @@ struct keeping {
 	bool has_described; /* the folder's versions are in the ledger, or there are none */
 	bool knows_devices; /* they came from the state */
 	uint64_t found; /* versions that came from the folder */
+	struct awaited *awaited; /* NULL: nobody knows which leases were awake */
 	uv_timer_t *grace; /* closes on its own */
 	uint64_t grace_until_ms; /* steady; 0: over */
 };

@@ -33,11 +33,19 @@ struct header {
 	uint64_t reserved;
 };
 static_assert(sizeof(struct header) == 56, "the same in every format");
+/* At a place that is whole pages of any size. */
+#define NOTES_OFFSET MIB(126)
+#define NOTES_BYTES MIB(2)
+static_assert(SLOT_BYTES + sizeof(struct header) + STATE_BYTES_MAX <= NOTES_OFFSET &&
+		      NOTES_OFFSET + NOTES_BYTES <= SLOTS * SLOT_BYTES,
+	      "the notes are in the second slot, behind its payload");
 
 struct state {
 	int fd;
 	unsigned young; /* slot */
 	uint64_t generation; /* 0: no slot is valid */
+	uint64_t bytes; /* of the young slot's payload */
+	void *notes; /* NULL: they are not mapped */
 };
 
 static struct digest digest_header(const struct header *header, const void *data)
@@ -130,6 +138,14 @@ static struct state *state_make(int fd)
 	return state;
 }
 
+/* Without them gpuwmd waits its whole grace time after a restart. */
+static void state_map_notes(struct state *state)
+{
+	void *notes = mmap(NULL, NOTES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, state->fd, NOTES_OFFSET);
+
+	state->notes = notes == MAP_FAILED ? NULL : notes;
+}
+
 int state_new(struct state **ret)
 {
 	int fd = memfd_create("gpuwm-state", MFD_CLOEXEC | MFD_ALLOW_SEALING), r = 0;
@@ -144,6 +160,7 @@ int state_new(struct state **ret)
 		close(fd);
 		return r < 0 ? r : -ENOMEM;
 	}
+	state_map_notes(state);
 	*ret = state;
 	return 0;
 }
@@ -180,6 +197,7 @@ static int find_young(struct state *state, uint32_t *ret_format, struct error *e
 		if (header.generation > state->generation) {
 			state->generation = header.generation;
 			state->young = slot;
+			state->bytes = header.bytes;
 			*ret_format = header.format;
 		}
 	}
@@ -210,12 +228,22 @@ int state_open(int fd, struct state **ret, struct error *error)
 		free(state);
 		return r;
 	}
+	if (state->bytes <= STATE_BYTES_MAX)
+		state_map_notes(state);
 	*ret = state;
 	return 0;
 }
 
+void *state_notes(const struct state *state, size_t *ret_bytes)
+{
+	*ret_bytes = NOTES_BYTES;
+	return state->notes;
+}
+
 struct state *state_free(struct state *state)
 {
+	if (state && state->notes)
+		munmap(state->notes, NOTES_BYTES);
 	if (state)
 		close(state->fd);
 	free(state);
@@ -259,7 +287,7 @@ int state_write(struct state *state, const void *data, size_t bytes)
 	struct iovec parts[2] = {{&header, sizeof(header)}, {(void *)data, bytes}};
 	int r;
 
-	if (bytes > MESSAGE_BODY_MAX)
+	if (bytes > STATE_BYTES_MAX)
 		return -EMSGSIZE;
 	memcpy(header.magic, magic, sizeof(magic));
 	header.digest = digest_header(&header, data);

@@ -7,11 +7,15 @@
  * u32, slots u32 (2), generation u64 (from 1), bytes u64 of the payload, digest 16, reserved 8. The payload follows. The
  * digest (proto/index/digest.h) covers the payload and the header, in which the digest itself counts as zeros. The slots begin
  * at 0 and at 56 bytes + 64 MiB.
+ *
+ * The second slot's last 2 MiB are no payload's: there gpuwmd notes which leases are awake (ledger/awake.h), which changes too often
+ * for a slot. They begin at 126 MiB. An older gpuwmd leaves them alone.
  */
 #ifndef GPUWM_DAEMON_STATE_H
 #define GPUWM_DAEMON_STATE_H
 
 #include "../../base/errors.h"
+#include "../../base/limits.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +25,9 @@
 #ifndef STATE_FORMAT
 #define STATE_FORMAT 1
 #endif
+
+/* The largest payload: no slot reaches the notes. */
+#define STATE_BYTES_MAX MIB(61)
 
 struct state;
 
@@ -36,12 +43,15 @@ int state_open(int fd, struct state **ret, struct error *error);
 /* Frees the state and closes its descriptor. Returns NULL; NULL is fine. */
 struct state *state_free(struct state *state);
 int state_fd(const struct state *state);
+/* Returns the memory for notes, which stays mapped as long as the state is there, and sets *ret_bytes. What an earlier gpuwmd wrote is there; zeros: nothing. Returns NULL
+ * if it can't be mapped, or if an older gpuwmd's payload lies there. */
+void *state_notes(const struct state *state, size_t *ret_bytes);
 
 /* Sets *ret_data to the younger slot's payload, which the caller frees, and *ret_format to its format. -ENOENT: no slot was
  * written yet; -EIO: the memfd can't be read; -ENOMEM. */
 int state_read(const struct state *state, void **ret_data, size_t *ret_bytes, uint32_t *ret_format);
 /* Writes the payload into the older slot. Once this returns 0, a kill at any later instruction loses nothing of it.
- * -EMSGSIZE: the payload is larger than MESSAGE_BODY_MAX; any other -errno: the write failed, and the state is what it was
+ * -EMSGSIZE: the payload is larger than STATE_BYTES_MAX; any other -errno: the write failed, and the state is what it was
  * before. */
 int state_write(struct state *state, const void *data, size_t bytes);
 

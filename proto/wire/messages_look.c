@@ -204,6 +204,7 @@ static const struct record_field status_result_rows[] = {
 	FIELD_U64(struct status_result, lost),
 	FIELD_U64(struct status_result, unread),
 	FIELD_U64(struct status_result, grace_ms),
+	FIELD_U64_OR(struct status_result, awaited, 0, UINT64_MAX),
 	FIELD_ERROR_MAYBE(struct status_result, locked),
 	FIELD_MAPS(struct status_result, devices, UINT32_MAX, struct device_told, &device_told_record),
 	FIELD_TEXTS(struct status_result, roots, ROOTS_MAX, PATH_BYTES_MAX),

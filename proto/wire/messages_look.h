@@ -137,6 +137,7 @@ struct status_result {
 	uint64_t epoch;
 	bool kept;
 	uint64_t adopted, lost, unread, grace_ms;
+	uint64_t awaited; /* leases; an older gpuwmd does not say */
 	const struct error *locked;
 	struct {
 		const struct device_told *items;

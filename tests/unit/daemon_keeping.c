@@ -245,8 +245,11 @@ Test(keeping, a_stop_leaves_what_is_unused_in_the_store)
 	storing_begin("100");
 	version = stored("v1");
 	cr_assert_eq(lease_grant(server->ledger.registry, version, 0,
-				 &(struct lease_holder){&lease, &leases_of, server->ledger.quota, 1}, &lease,
-				 &error),
+				 &(struct lease_holder){.holder = &lease,
+							.leases = &leases_of,
+							.quota = server->ledger.quota,
+							.uid = 1},
+				 &lease, &error),
 		     0);
 	withdraw(version);
 	server->net.stopping = true;

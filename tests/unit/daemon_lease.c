@@ -97,15 +97,21 @@ LedgerTest(lease, is_of_ready_versions_only)
 	struct lease *lease = NULL;
 
 	expect_error(lease_grant(ledger.registry, version, 0,
-				 &(struct lease_holder){&holder, &held, ledger.quota, LEDGER_UID}, &lease,
-				 &ledger.error),
+				 &(struct lease_holder){.holder = &holder,
+							.leases = &held,
+							.quota = ledger.quota,
+							.uid = LEDGER_UID},
+				 &lease, &ledger.error),
 		     -EINVAL, "m@v1 is building");
 	ledger_make_ready(version);
 	ledger_swap("m", "current", NULL);
 	registry_retire(ledger.registry, version, NULL);
 	expect_error(lease_grant(ledger.registry, version, 0,
-				 &(struct lease_holder){&holder, &held, ledger.quota, LEDGER_UID}, &lease,
-				 &ledger.error),
+				 &(struct lease_holder){.holder = &holder,
+							.leases = &held,
+							.quota = ledger.quota,
+							.uid = LEDGER_UID},
+				 &lease, &ledger.error),
 		     -EINVAL, "m@v1 is retiring");
 	cr_expect_null(lease);
 	cr_expect_null(held);
@@ -120,10 +126,14 @@ LedgerTest(lease, limit_per_user_is_named)
 
 	limits.per_uid[QUOTA_LEASES] = 1;
 	small = quota_new(&limits);
-	cr_assert_eq(lease_grant(ledger.registry, version, 0, &(struct lease_holder){&holder, &held, small, 5},
+	cr_assert_eq(lease_grant(ledger.registry, version, 0,
+				 &(struct lease_holder){
+					 .holder = &holder, .leases = &held, .quota = small, .uid = 5},
 				 &lease, NULL),
 		     0);
-	expect_error(lease_grant(ledger.registry, version, 0, &(struct lease_holder){&holder, &held, small, 5},
+	expect_error(lease_grant(ledger.registry, version, 0,
+				 &(struct lease_holder){
+					 .holder = &holder, .leases = &held, .quota = small, .uid = 5},
 				 &lease, &ledger.error),
 		     -EDQUOT, "uid 5 has all 1 leases");
 	cr_expect_eq(version->lease_count, 1);
@@ -133,5 +143,5 @@ LedgerTest(lease, limit_per_user_is_named)
 
 LedgerTest(lease, costs_about_a_hundred_bytes)
 {
-	cr_expect_leq(sizeof(struct lease), 144);
+	cr_expect_leq(sizeof(struct lease), 160);
 }

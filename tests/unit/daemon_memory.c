@@ -178,9 +178,11 @@ static int shared(struct version *version, struct lease **leases)
 {
 	struct lease *lease;
 
-	return lease_grant(ledger.registry, version, 0,
-			   &(struct lease_holder){leases, leases, ledger.quota, LEDGER_UID}, &lease,
-			   &ledger.error);
+	return lease_grant(
+		ledger.registry, version, 0,
+		&(struct lease_holder){
+			.holder = leases, .leases = leases, .quota = ledger.quota, .uid = LEDGER_UID},
+		&lease, &ledger.error);
 }
 
 LedgerTest(out_of_memory, lease_is_not_granted)

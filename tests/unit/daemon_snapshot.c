@@ -198,8 +198,11 @@ SnapshotTest(snapshot, ready_version_can_be_used_as_before)
 	back_from_ledger();
 	version = back_find("m@v2");
 	cr_assert_eq(lease_grant(back.registry, version, 0,
-				 &(struct lease_holder){&back, &leases, ledger.quota, LEDGER_UID}, &lease,
-				 &ledger.error),
+				 &(struct lease_holder){.holder = &back,
+							.leases = &leases,
+							.quota = ledger.quota,
+							.uid = LEDGER_UID},
+				 &lease, &ledger.error),
 		     0);
 	lease_release(back.registry, lease);
 	cr_assert_eq(registry_swap(back.registry, &(struct alias_move){"m", "current", version, NULL}, &swapped,

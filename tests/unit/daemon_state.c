@@ -120,14 +120,14 @@ StateTest(is_a_sealed_memfd_that_children_do_not_inherit)
 
 StateTest(holds_the_largest_payload_and_no_byte_more)
 {
-	char *data = malloc(MESSAGE_BODY_MAX + 1);
+	char *data = malloc(STATE_BYTES_MAX + 1);
 
-	memset(data, 'x', MESSAGE_BODY_MAX + 1);
-	cr_assert_eq(state_write(state, data, MESSAGE_BODY_MAX), 0);
-	cr_assert_eq(state_write(state, data, MESSAGE_BODY_MAX), 0);
-	cr_expect_eq(state_write(state, data, MESSAGE_BODY_MAX + 1), -EMSGSIZE);
+	memset(data, 'x', STATE_BYTES_MAX + 1);
+	cr_assert_eq(state_write(state, data, STATE_BYTES_MAX), 0);
+	cr_assert_eq(state_write(state, data, STATE_BYTES_MAX), 0);
+	cr_expect_eq(state_write(state, data, STATE_BYTES_MAX + 1), -EMSGSIZE);
 	cr_assert_eq(read_from(state), 0);
-	cr_expect(got.bytes == MESSAGE_BODY_MAX && memcmp(data, got.data, got.bytes) == 0);
+	cr_expect(got.bytes == STATE_BYTES_MAX && memcmp(data, got.data, got.bytes) == 0);
 	free(data);
 }
 

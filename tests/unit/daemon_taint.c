@@ -14,15 +14,21 @@ LedgerTest(taint, ends_new_leases_and_leaves_the_old_ones)
 	ledger_lease(version, &holder, &leases);
 	version_taint(version, &damage);
 	expect_error(lease_grant(ledger.registry, version, 0,
-				 &(struct lease_holder){&holder, &leases, ledger.quota, LEDGER_UID}, &lease,
-				 &ledger.error),
+				 &(struct lease_holder){.holder = &holder,
+							.leases = &leases,
+							.quota = ledger.quota,
+							.uid = LEDGER_UID},
+				 &lease, &ledger.error),
 		     -EBADMSG, "m@v1 is tainted: tensor w has the digest 12, not 34");
 	cr_expect_str_eq(ledger.error.detail,
 			 "gpuwmctl swap m to another version, or load it again under another tag");
 	cr_expect_eq(version->lease_count, 1);
 	cr_assert_eq(lease_resume(ledger.registry, version, 0, false,
-				  &(struct lease_holder){&holder, &leases, ledger.quota, LEDGER_UID}, &lease,
-				  &ledger.error),
+				  &(struct lease_holder){.holder = &holder,
+							 .leases = &leases,
+							 .quota = ledger.quota,
+							 .uid = LEDGER_UID},
+				  &lease, &ledger.error),
 		     0, "%s", ledger.error.message);
 	lease_release(ledger.registry, lease);
 	lease_release(ledger.registry, leases);

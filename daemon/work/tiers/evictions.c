@@ -219,7 +219,7 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 		r = choose(work, need, &nothing, now, &plan);
 		if (r != 0)
 			break;
-		grace = keeping_grace_ms(work->keeping);
+		grace = keeping_await_ms(work->keeping);
 		if (grace > 0) /* after a restart leases may come back, and nothing is demoted before */
 			await_recent(work, grace);
 		done = grace > 0 || demote_all(work, need, &plan, now, &why);
@@ -232,6 +232,12 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 	}
 	free(plan.list);
 	return evictions_refuse(r, &plan, &why, error);
+}
+
+void evictions_again(struct work *work)
+{
+	on_recent(&work->recent_timer);
+	idle_arm(work);
 }
 
 int evictions_foresee(const struct work *work, const struct tiers_need *need,
@@ -313,7 +319,7 @@ void evictions_settle(struct work *work)
 	const struct model *last = NULL;
 	struct version *version = NULL;
 
-	if (!work_is_due(work, LATER_RESIDENTS) || keeping_grace_ms(work->keeping) > 0)
+	if (!work_is_due(work, LATER_RESIDENTS) || keeping_await_ms(work->keeping) > 0)
 		return;
 	work_done(work, LATER_RESIDENTS);
 	if (!rules_limit_residents(&work->config->rules))
@@ -387,7 +393,7 @@ static void on_idle(uv_timer_t *timer)
 void idle_arm(struct work *work)
 {
 	const uint64_t shortest = rules_shortest_idle_s(&work->config->rules) * 1000, now = clock_wall_ms();
-	const uint64_t grace = keeping_grace_ms(work->keeping);
+	const uint64_t grace = keeping_await_ms(work->keeping);
 	uint64_t next;
 
 	uv_timer_stop(&work->idle_timer);

@@ -75,7 +75,7 @@ static int has_leases(const struct version *version, struct error *error)
 static int check_unused(const struct work *work, const struct version *version, struct error *error)
 {
 	const char *model = model_name(version->model);
-	const uint64_t grace = keeping_grace_ms(work->keeping);
+	const uint64_t grace = keeping_await_ms(work->keeping);
 	const struct tier_move *sharing = tiers_sharing(work, version);
 	int r = version_check_unpinned(version, error);
 

@@ -110,6 +110,9 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 int evictions_foresee(const struct work *work, const struct tiers_need *need,
 		      const struct eviction_before *before, struct eviction_plan *ret, struct error *error);
 
+/* Versions may leave their devices again after a restart (keeping_await_ms): looks again at what waited for that. Not within a request. */
+void evictions_again(struct work *work);
+
 /* Demotes the versions above max_resident that were resident for min_resident. The loop calls it before it sleeps, if versions have
  * become resident, have been so for min_resident, or have lost their last lease (LATER_RESIDENTS). */
 void evictions_settle(struct work *work);

@@ -107,8 +107,11 @@ struct lease *ledger_lease(struct version *version, void *holder, struct lease *
 	struct lease *lease = NULL;
 
 	cr_assert_eq(lease_grant(ledger.registry, version, 0,
-				 &(struct lease_holder){holder, leases, ledger.quota, LEDGER_UID}, &lease,
-				 &ledger.error),
+				 &(struct lease_holder){.holder = holder,
+							.leases = leases,
+							.quota = ledger.quota,
+							.uid = LEDGER_UID},
+				 &lease, &ledger.error),
 		     0, "%s", ledger.error.message);
 	return lease;
 }

@@ -282,7 +282,10 @@ static void try_lease(unsigned slot)
 	else if (user_leases[user] == LEASES_PER_USER)
 		expected = EDQUOT;
 	foretold(lease_grant(ledger.registry, s->version, 0,
-			     &(struct lease_holder){&held[holder], &held[holder], ledger.quota, user},
+			     &(struct lease_holder){.holder = &held[holder],
+						    .leases = &held[holder],
+						    .quota = ledger.quota,
+						    .uid = user},
 			     &model_leases[i].lease, &ledger.error),
 		 -(int)expected);
 	if (expected)

@@ -93,8 +93,10 @@ void grant_many(struct session *session, struct version *version, uint64_t count
 
 	for (uint64_t i = 0; i < count; i++)
 		cr_assert_eq(lease_grant(server->ledger.registry, version, 0,
-					 &(struct lease_holder){session, &session->client->leases,
-								server->ledger.quota, session->peer.uid},
+					 &(struct lease_holder){.holder = session,
+								.leases = &session->client->leases,
+								.quota = server->ledger.quota,
+								.uid = session->peer.uid},
 					 &lease, &error),
 			     0, "%s", error.message);
 }
