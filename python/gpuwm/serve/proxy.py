@@ -1,0 +1,356 @@
+"""HTTP: a request goes to the engine of the model that it names, and the answer comes back as the
+engine sends it.
+
+The body is read once, up to a limit. A request whose client goes away is ended at the engine. A
+request is sent once: if the engine goes away after the first byte, the client gets an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import hmac
+import json
+import logging
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import aiohttp
+import yarl
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from .metrics import CONTENT_TYPE, Metrics
+from .models import Config
+from .supervisor import Engine
+from .turns import NotServed, Turns
+
+log: logging.Logger = logging.getLogger("gpuwm.serve")
+
+# RFC 9110, 7.6.1: what is about one connection, and goes no further.
+HOP_BY_HOP = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
+        *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
+    )
+)
+# What gpuwm-serve sets itself when it asks an engine.
+OWN = frozenset({"host", "content-length", "expect", "authorization"})
+BODY_S = 300.0  # for a whole body: 64 MiB take as long at 1.8 Mbit/s
+HEAD_S = 60.0  # from a connection to its first request
+STALL_S = 60.0  # a client that takes nothing for so long is gone
+# What a client may be behind of an answer. The engine goes on meanwhile.
+BEHIND_BYTES = 1 << 20
+IDS_MAX = 10_000  # ids of responses that are remembered; each takes some 200 bytes
+ID_BYTES = 4096  # of an answer, in which its id stands
+RESPONSE_ID = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,200})"')
+MODELS = "/v1/models"
+RESPONSES = re.compile(r"/v1/responses/([^/]+)(?:/.*)?")
+MODEL_BYTES_MAX = 1024  # of the name in a form
+
+
+class Problem(Exception):
+    """What a client is told, in OpenAI's form."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code, self.param = status, message, code, param
+        self.retry_after = retry_after
+
+    def answer(self) -> web.Response:
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        answer = web.json_response({"error": error}, status=self.status)
+        if self.retry_after is not None:
+            answer.headers["Retry-After"] = str(max(math.ceil(self.retry_after), 1))
+        if self.status == 401:
+            answer.headers["WWW-Authenticate"] = "Bearer"
+        return answer
+
+
+class Proxy:
+    """The application."""
+
+    def __init__(self, turns: Turns, metrics: Metrics) -> None:
+        self.turns, self._metrics = turns, metrics
+        self.on_request: Callable[[web.Request], None] = lambda request: None
+        self._ids: collections.OrderedDict[str, str] = collections.OrderedDict()
+
+    @property
+    def config(self) -> Config:
+        return self.turns.config
+
+    def application(self) -> web.Application:
+        made = web.Application(client_max_size=self.config.body_bytes)
+        made.router.add_route("*", "/{path:.*}", self.handle)
+        return made
+
+    def commands(self) -> web.Application:
+        """For this user's commands, at a socket that nobody else reaches."""
+        made = web.Application()
+        made.router.add_post("/wake", self._wake)
+        return made
+
+    async def _wake(self, request: web.Request) -> web.Response:
+        """{"model": …, "wait": …}: the decision without the proxy."""
+        asked = await request.json()
+        name = asked["model"]
+        try:
+            self._known(name)
+            if asked["wait"]:
+                async with self.turns.turn(name):
+                    pass
+            else:
+                self.turns.want(name)
+        except Problem as problem:
+            return problem.answer()
+        except NotServed as error:
+            return _not_served(error).answer()
+        return web.json_response({"state": self.turns.standing(name).state.value})
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.on_request(request)
+        try:
+            self._check(request)
+            if request.method in ("GET", "HEAD"):
+                own = self._own(request.path)
+                if own is not None:
+                    return own
+            return await self._pass(request)
+        except Problem as problem:
+            return problem.answer()
+        except Exception:
+            log.exception("a request for %s", request.path)
+            return Problem(500, "gpuwm-serve has failed: its log says how").answer()
+
+    def _check(self, request: web.Request) -> None:
+        given = request.headers.get("Authorization", "")
+        token = self.config.token
+        if token and request.path != "/health":
+            wanted = f"Bearer {token}".encode()
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted):
+                raise Problem(401, "the bearer token is missing or wrong", "invalid_api_key")
+        if "upgrade" in request.headers:
+            raise Problem(501, "gpuwm-serve passes no WebSockets: ask the engine itself")
+
+    # ---- its own paths ----
+
+    def _own(self, path: str) -> web.Response | None:
+        if path == "/health":
+            return web.json_response({"status": "ok"})
+        if path == "/metrics":
+            return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        if path == MODELS:
+            rows = [self._model(name) for name in self.config.models]
+            return web.json_response({"object": "list", "data": rows})
+        if path.startswith(f"{MODELS}/"):
+            return web.json_response(self._model(path.removeprefix(f"{MODELS}/")))
+        return None
+
+    def _model(self, name: str) -> dict[str, Any]:
+        self._known(name)
+        standing = self.turns.standing(name)
+        return {
+            "id": name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "gpuwm",
+            "state": standing.state.value,
+            "wakes_within_seconds": self.turns.bound(name),
+            "queued": self.turns.queued(name),
+            "in_flight": self.turns.in_flight(name),
+        }
+
+    def _known(self, name: str) -> None:
+        if name not in self.config.models:
+            names = ", ".join(self.config.models)
+            raise Problem(
+                404, f"there is no model {name!r}: there are {names}", "model_not_found", "model"
+            )
+
+    # ---- requests for engines ----
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        body = await self._body(request)
+        name = await self._name(request, body)
+        self._known(name)
+        answer: web.StreamResponse | None = None
+        try:
+            while answer is None:
+                async with self.turns.turn(name) as engine:
+                    answer = await self._ask(request, body, name, engine)
+        except NotServed as error:
+            self._metrics.answered(name, 503)
+            raise _not_served(error) from None
+        self._metrics.answered(name, answer.status)
+        return answer
+
+    async def _body(self, request: web.Request) -> bytes:
+        """The whole body, or a Problem."""
+        most = self.config.body_bytes
+        if (request.content_length or 0) > most:
+            raise _too_large(most)
+        try:
+            return await asyncio.wait_for(request.read(), BODY_S)
+        except web.HTTPRequestEntityTooLarge:
+            raise _too_large(most) from None
+        except asyncio.TimeoutError:
+            raise Problem(408, f"the body did not come within {BODY_S:g} s") from None
+
+    async def _name(self, request: web.Request, body: bytes) -> str:
+        """Of the model that the request is for."""
+        found = RESPONSES.fullmatch(request.path)
+        if found:
+            name = self._ids.get(found[1])
+            if name is None:
+                raise Problem(404, f"response {found[1]} is not known here, or no longer")
+            return name
+        if request.content_type.startswith("multipart/"):
+            names: list[Any] = await _names_in_form(request.headers, body)
+        else:
+            names = _names_in_json(body)
+        if len(names) > 1:
+            raise Problem(400, "the request names more than one model", param="model")
+        if not names or not isinstance(names[0], str):
+            raise Problem(400, "the request names no model", param="model")
+        return names[0]
+
+    async def _ask(
+        self, request: web.Request, body: bytes, name: str, engine: Engine
+    ) -> web.StreamResponse | None:
+        """None: the engine got nothing of the request, and the model has to wake again."""
+        if not engine.is_running:
+            self.turns.lost(name)
+            return None
+        headers = CIMultiDict(
+            (key, value) for key, value in _end_to_end(request.headers) if key.lower() not in OWN
+        )
+        headers.update(engine.headers)
+        answer: web.StreamResponse | None = None
+        try:
+            async with engine.session.request(
+                request.method,
+                yarl.URL(engine.url + str(request.rel_url), encoded=True),
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+            ) as found:
+                answer = web.StreamResponse(status=found.status, reason=found.reason)
+                answer.headers.extend(_end_to_end(found.headers))
+                await self._stream(request, answer, found, name)
+        except aiohttp.ClientConnectorError as error:
+            log.warning("%s does not listen: %s", engine, error)
+            self.turns.lost(name)
+            return None
+        except (aiohttp.ClientError, OSError) as error:
+            if answer is not None and answer.prepared:
+                # The client sees that the answer is not whole: its connection ends within it.
+                if request.transport is not None:
+                    request.transport.close()
+                return answer
+            raise Problem(
+                502, f"the engine of model {name} ended with the request", "engine_failed"
+            ) from error
+        return answer
+
+    async def _stream(
+        self,
+        request: web.Request,
+        answer: web.StreamResponse,
+        found: aiohttp.ClientResponse,
+        name: str,
+    ) -> None:
+        """Passes an answer. It returns when the engine has sent all of it: what the client is
+        behind is in its connection's buffer."""
+        transport = request.transport
+        if transport is not None:
+            transport.set_write_buffer_limits(high=BEHIND_BYTES)
+        await answer.prepare(request)
+        begin = b""
+        async for chunk in found.content.iter_any():
+            if len(begin) < ID_BYTES and request.path == "/v1/responses":
+                begin += chunk[:ID_BYTES]
+                self._remember(begin, name)
+            write = answer.write(chunk)
+            if transport is not None and transport.get_write_buffer_size() > BEHIND_BYTES:
+                await _within(write, transport)
+            else:
+                await write
+
+    def _remember(self, begin: bytes, name: str) -> None:
+        found = RESPONSE_ID.search(begin)
+        if found:
+            self._ids[found[1].decode()] = name
+            while len(self._ids) > IDS_MAX:
+                self._ids.popitem(last=False)
+
+
+async def _within(write: Any, transport: asyncio.Transport) -> None:
+    """A client that takes nothing loses its connection."""
+    try:
+        await asyncio.wait_for(write, STALL_S)
+    except asyncio.TimeoutError:
+        transport.abort()
+        raise ConnectionResetError("the client takes nothing") from None
+
+
+def _not_served(error: NotServed) -> Problem:
+    return Problem(503, str(error), "no_room", retry_after=error.retry_after)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, f"the body has more than {most} bytes: serve.body_bytes is the limit")
+
+
+def _end_to_end(headers: CIMultiDictProxy[str]) -> Iterable[tuple[str, str]]:
+    """Without those that are about the connection, and those that it names."""
+    named = {
+        each.strip().lower()
+        for value in headers.getall("Connection", ())
+        for each in value.split(",")
+    }
+    for key, value in headers.items():
+        if key.lower() not in HOP_BY_HOP and key.lower() not in named:
+            yield key, value
+
+
+def _names_in_json(body: bytes) -> list[Any]:
+    """All values of "model" in the object. An object is a list of pairs here, so that a name that
+    is there twice can be seen: an engine might take the other one."""
+    try:
+        text = body.decode()
+        found = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        raise Problem(400, "the body is no JSON in UTF-8") from None
+    if not text.lstrip().startswith("{"):
+        raise Problem(400, "the body is no JSON object")
+    return [value for key, value in found if key == "model"]
+
+
+async def _names_in_form(headers: CIMultiDictProxy[str], body: bytes) -> list[Any]:
+    """All fields "model" of a form."""
+    content = aiohttp.StreamReader(
+        aiohttp.base_protocol.BaseProtocol(asyncio.get_running_loop()), 1 << 16
+    )
+    content.feed_data(body)
+    content.feed_eof()
+    names: list[Any] = []
+    try:
+        form = aiohttp.MultipartReader(headers, content)
+        while (part := await form.next()) is not None:
+            if not isinstance(part, aiohttp.BodyPartReader):
+                raise ValueError("a form within a form")
+            if part.name == "model":
+                names.append((await part.read())[:MODEL_BYTES_MAX].decode())
+    except (ValueError, AssertionError, aiohttp.ClientError, web.HTTPException) as error:
+        raise Problem(400, f"the body is no form: {error}") from None
+    return names

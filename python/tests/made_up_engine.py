@@ -1,0 +1,141 @@
+"""An engine that only pretends to compute: it parks and wakes as gpuwm.engines.control asks, and
+answers with its own name once for each token.
+
+    python made_up_engine.py SOCKET NAME '{"slots": FOLDER, …}'
+
+What stands in for GPU memory are the locks of the files in `slots`: an engine that is awake has one
+of them, and it is free when the process has ended. `gpuwmd` names a version instead, on which the
+engine has a lease, with `room` bytes besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import sys
+from typing import Any
+
+from gpuwm.engines import control
+
+LINE = b'data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": %s}]}\n\n'
+
+
+class Engine:
+    """how: "token_s" and "wake_s", how long these take; "refuse": what it does not do."""
+
+    def __init__(self, name: str, how: dict[str, Any]) -> None:
+        self.name, self.how = name, how
+        self.awake = asyncio.Event()
+        self.counts = {"begun": 0, "ended": 0, "gone": 0}
+        self.slot: Any = None
+        self.lease: Any = None
+        self.take()
+
+    def take(self) -> None:
+        """Memory."""
+        if "gpuwmd" in self.how:
+            import gpuwm
+
+            if self.lease is None:
+                self.lease = gpuwm.attach(self.how["gpuwmd"], room=self.how["room"])
+            self.lease.unpark(10)
+        elif "slots" in self.how and self.slot is None:
+            for each in sorted(os.scandir(self.how["slots"]), key=lambda found: found.name):
+                slot = open(each.path)  # noqa: SIM115 (held while it is awake)
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self.slot = slot
+                    break
+                slot.close()
+            else:
+                raise MemoryError("all memory is taken")
+        self.awake.set()
+
+    def give(self) -> None:
+        self.awake.clear()
+        if self.lease is not None:
+            self.lease.park(room=0)
+        if self.slot is not None:
+            self.slot.close()
+            self.slot = None
+
+    async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = json.loads(await reader.readline())
+        did = self.awake.is_set() == (asked["do"] == control.PARK)
+        await asyncio.sleep(self.how.get("wake_s", 0) if did else 0)
+        answer: dict[str, Any] = {"seconds": 0.0, "did": did}
+        try:
+            if asked["do"] in self.how.get("refuse", ()):
+                raise MemoryError("as the test wants it")
+            (self.give if asked["do"] == control.PARK else self.take)()
+        except MemoryError as error:
+            answer = {"error": "NoRoom", "message": str(error), "detail": ""}
+        writer.write(json.dumps(answer).encode() + b"\n")
+        writer.close()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request for each connection."""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if line)
+            body = await reader.readexactly(int(fields.get("content-length", 0)))
+            path = head.split()[1]
+            if path == "/health":
+                answer(writer, b"{}")
+            elif path == "/counts":
+                answer(writer, json.dumps(self.counts).encode())
+            elif path == "/echo":
+                told = {"head": head, "body": body.decode(errors="replace")}
+                answer(writer, json.dumps(told).encode())
+            else:
+                await self.compute(json.loads(body or b"{}"), path, writer)
+        writer.close()
+
+    async def compute(self, asked: dict[str, Any], path: str, writer: asyncio.StreamWriter) -> None:
+        self.counts["begun"] += 1
+        words = [f"{self.name} "] * asked.get("max_tokens", 4)
+        is_stream = asked.get("stream", False)
+        if is_stream:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for word in words:
+            await self.awake.wait()
+            await asyncio.sleep(self.how.get("token_s", 0))
+            if writer.transport.is_closing():
+                self.counts["gone"] += 1
+                return
+            if is_stream:
+                writer.write(LINE % json.dumps({"content": word}).encode())
+        self.counts["ended"] += 1
+        if is_stream:
+            writer.write(b"data: [DONE]\n\n")
+            return
+        number = f"resp_{self.name}_{self.counts['begun']}"
+        message = {"role": "assistant", "content": "".join(words)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        told = {"id": number, "object": "chat.completion", "created": 0, "model": self.name}
+        answer(writer, json.dumps({**told, "choices": [choice], "path": path}).encode())
+
+
+def answer(writer: asyncio.StreamWriter, body: bytes) -> None:
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+    writer.write(head.format(len(body)).encode() + body)
+
+
+async def main(socket: str, name: str, how: dict[str, Any]) -> None:
+    await asyncio.sleep(how.get("start_s", 0))
+    engine = Engine(name, how)
+    name = control.socket_name(os.getpid())
+    commands = await asyncio.start_unix_server(engine.control, name)
+    if socket.isdecimal():
+        server = await asyncio.start_server(engine.serve, "127.0.0.1", int(socket))
+    else:
+        server = await asyncio.start_unix_server(engine.serve, socket, backlog=4096)
+    async with commands, server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))

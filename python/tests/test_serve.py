@@ -1,0 +1,282 @@
+"""gpuwm-serve with made-up engines: who wakes and answers, what it starts, finds again and ends."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Daemon, eventually
+from serving_models import AWAKE_GIB, GIB, Serve, command, serving
+
+import gpuwm
+from gpuwm.serve import gpuwmd
+
+FIVE: dict[str, dict[str, Any]] = {"models": {name: {} for name in "abcde"}}
+
+
+@pytest.fixture(scope="module")
+def two_of_five() -> Iterator[Serve]:
+    """Five models, of which two can be awake."""
+    with serving(FIVE, slots=2) as found:
+        yield found
+
+
+def is_alive(pid: int) -> bool:
+    """What has ended and was not waited for counts as ended."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+# ---- who wakes -----------------------------------------------------------------------------------
+
+
+def test_the_model_of_a_request_wakes_and_answers(two_of_five: Serve) -> None:
+    for name in "abcdeabc":
+        assert two_of_five.said(name) == f"{name} " * 4
+        assert two_of_five.state(name) == "awake"
+
+
+def test_all_are_served_that_are_asked_for_at_once(two_of_five: Serve) -> None:
+    names = "abcde" * 10
+    with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
+        assert list(threads.map(two_of_five.said, names)) == [f"{name} " * 4 for name in names]
+
+
+def test_the_list_of_models_says_how_they_stand(two_of_five: Serve) -> None:
+    two_of_five.said("e")
+    status, found = two_of_five.ask(path="/v1/models")
+    assert status == 200
+    assert [row["id"] for row in found["data"]] == list("abcde")
+    (row,) = (row for row in found["data"] if row["id"] == "e")
+    assert (row["state"], row["queued"], row["in_flight"]) == ("awake", 0, 0)
+    assert row["wakes_within_seconds"] > 0
+
+
+def test_a_command_wakes_a_model(two_of_five: Serve) -> None:
+    two_of_five.said("a")
+    two_of_five.said("b")
+    words = [sys.executable, "-m", "gpuwm.serve", "wake", "c", "--wait"]
+    words += ["--folder", str(two_of_five.folder / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "awake\n"
+    assert two_of_five.state("c") == "awake"
+    words[4] = "f"
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "there is no model 'f': there are a, b, c, d, e" in done.stderr
+    words[-1] = "/no/such"
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "no gpuwm-serve listens at /no/such/control" in done.stderr
+
+
+def test_a_busy_model_drains_and_its_requests_are_kept() -> None:
+    """A stream that is longer than `drain` goes on when its model wakes again."""
+    slow = {"how": {"token_s": 0.05}, "drain": 0.2}
+    with serving({"models": {"a": slow, "b": {}}}, slots=1) as serve:
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            long = thread.submit(serve.said, "a", max_tokens=40)
+            eventually(lambda: serve.ask(path="/v1/models/a")[1]["in_flight"])
+            assert serve.said("b") == "b " * 4
+            assert not long.done()
+            assert long.result() == "a " * 40
+        assert "a makes room for b" in serve.text()
+
+
+def test_idle_models_sleep_and_end() -> None:
+    with serving({"models": {"a": {"idle": 0.1, "end": 0.3}}}) as serve:
+        serve.said("a")
+        pid = serve.engine("a")
+        eventually(lambda: serve.state("a") == "asleep")
+        eventually(lambda: serve.state("a") == "ended")
+        assert not is_alive(pid)
+        assert serve.said("a") == "a " * 4
+
+
+def test_what_can_t_ever_fit_is_refused_at_once() -> None:
+    large = {"memory": 2 * AWAKE_GIB * GIB}
+    tables: dict[str, Any] = {"models": {"a": large}, "devices": {"0": AWAKE_GIB * GIB}}
+    said = "models.a: it takes 20.00 GiB of device 0"
+    with pytest.raises(AssertionError, match=said), serving(tables):
+        pass
+
+
+# ---- failures ------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_was_killed_starts_again() -> None:
+    with serving({"models": {"a": {"how": {"token_s": 0.05}}, "b": {}}}) as serve:
+        serve.said("b")
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            asked = thread.submit(serve.ask, {"model": "a", "max_tokens": 1000})
+            eventually(lambda: serve.ask(path="/v1/models/a")[1]["in_flight"])
+            pid = serve.engine("a")
+            os.kill(pid, signal.SIGKILL)
+            status, found = asked.result()
+        assert status == 502
+        assert found["error"]["code"] == "engine_failed"
+        assert found["error"]["message"] == "the engine of model a ended with the request"
+        assert serve.said("a") == "a " * 4
+        assert serve.engine("a") != pid
+        assert serve.said("b") == "b " * 4
+
+
+def test_an_engine_that_does_not_start_says_why() -> None:
+    broken = {"command": [sys.executable, "-c", "raise SystemExit('no GPU')", "{socket}"]}
+    with serving({"models": {"a": broken, "b": {}}}) as serve:
+        status, found = serve.ask({"model": "a"})
+        assert status == 503
+        said = found["error"]["message"]
+        assert "model a could not wake" in said
+        assert "a.0 ended while it started" in said
+        assert said.endswith("no GPU")
+        status, found = serve.ask({"model": "a"})
+        assert status == 503
+        assert "model a has failed" in found["error"]["message"]
+        assert serve.said("b") == "b " * 4
+
+
+def test_an_engine_that_does_not_wake_says_why() -> None:
+    with serving({"models": {"a": {"how": {"refuse": ["wake"]}}}}) as serve:
+        status, found = serve.ask({"model": "a"})
+        assert status == 503
+        assert "could not wake: as the test wants it" in found["error"]["message"]
+
+
+def test_an_engine_that_does_not_park_ends() -> None:
+    with serving({"models": {"a": {"how": {"refuse": ["park"]}}, "b": {}}}, slots=1) as serve:
+        serve.said("a")
+        pid = serve.engine("a")
+        assert serve.said("b") == "b " * 4
+        assert not is_alive(pid)
+        assert "a can't park and ends" in serve.text()
+
+
+# ---- what it starts and ends ---------------------------------------------------------------------
+
+
+def test_engines_go_on_when_it_is_killed_and_are_found_again() -> None:
+    with serving({"models": {"a": {}, "b": {}}}) as serve:
+        serve.said("a")
+        pid = serve.engine("a")
+        serve.signal(signal.SIGKILL)
+        assert is_alive(pid)
+        serve.start()
+        assert serve.said("a") == "a " * 4
+        assert f"a.0 runs already: pid {pid}" in serve.text()
+        serve.end()
+        assert not is_alive(pid)
+
+
+def test_engines_of_models_that_are_gone_end() -> None:
+    with serving({"models": {"a": {}, "b": {}}}) as serve:
+        serve.said("a")
+        pid = serve.engine("a")
+        serve.signal(signal.SIGKILL)
+        text = serve.file.read_text()
+        serve.file.write_text(text.replace('"a" = ', '"c" = '))
+        serve.start()
+        eventually(lambda: not is_alive(pid))
+        assert serve.said("c") == "c " * 4
+
+
+def test_an_engine_at_a_port_has_a_key_and_ends_with_it() -> None:
+    at_port = {"command": command(at="{port}"), "parks": False}
+    with serving({"models": {"a": at_port}}) as serve:
+        told = serve.ask({"model": "a"}, "/echo")[1]
+        assert "authorization: bearer " in told["head"].lower()
+        pid = serve.engine("a")
+        serve.signal(signal.SIGKILL)
+        eventually(lambda: not is_alive(pid))
+
+
+def test_what_does_not_park_is_ended_for_others() -> None:
+    models = {name: {"parks": False} for name in "ab"}
+    with serving({"models": models}, slots=1) as serve:
+        for name in "aba":
+            assert serve.said(name) == f"{name} " * 4
+
+
+def test_several_engines_of_a_model_share_its_requests() -> None:
+    two = {"engines": 2, "memory": AWAKE_GIB * GIB // 2, "how": {"token_s": 0.1}}
+    with serving({"models": {"a": two}}) as serve:
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            list(threads.map(serve.said, "aa"))
+        assert serve.ask({"model": "a"}, "/counts")[1]["begun"] == 1
+        serve.end()
+        assert "a.1 was ended" in serve.text()
+
+
+def test_only_one_has_the_folder() -> None:
+    with serving({"models": {"a": {}}}) as serve:
+        words = [sys.executable, "-m", "gpuwm.serve", str(serve.file), "--listen", "127.0.0.1:0"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "another gpuwm-serve uses" in done.stderr
+        (serve.folder / "run").chmod(0o755)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert "others may not enter it" in done.stderr
+
+
+# ---- with gpuwmd ---------------------------------------------------------------------------------
+
+
+def test_engines_take_turns_on_memory_of_gpuwmd(daemon: Daemon) -> None:
+    """Real leases: gpuwmd has room for one of two."""
+    budget = daemon.admin.devices[0].budget
+    for name in "ab":
+        daemon.load(f"{name}@v1", {"weight": np.ones(1 << 20, np.uint8)})
+    models = {
+        name: {"how": {"gpuwmd": f"{name}@v1", "room": budget // 3 * 2}, "devices": ["host"]}
+        for name in "ab"
+    }
+    with serving({"models": models, "devices": {"host": AWAKE_GIB * GIB}}) as serve:
+        for name in "abab":
+            assert serve.said(name) == f"{name} " * 4
+        serve.said("a")
+        rooms = {
+            lease["version"]: lease.get("room", 0)
+            for client in daemon.admin.clients()
+            for lease in client["leases"]
+        }
+        assert sorted(rooms.values()) == [0, budget // 3 * 2]
+
+
+def test_what_gpuwmd_has_room_for_is_known(daemon: Daemon) -> None:
+    client, started = gpuwmd.connect()
+    assert not started
+    budgets = gpuwmd.budgets(client, ["host", "7"])
+    assert budgets == {"host": client.devices[0].budget}
+
+
+def test_one_decides_for_each_gpuwmd(daemon: Daemon) -> None:
+    first, second = gpuwm.connect(), gpuwm.connect()
+    assert gpuwmd.decides(first, 0)
+    assert not gpuwmd.decides(second, 0.1)
+    first.close()
+    assert gpuwmd.decides(second, 30)
+
+
+def test_metrics_count_what_happened(two_of_five: Serve) -> None:
+    two_of_five.said("a")
+    status, text = two_of_five.ask(path="/metrics")
+    assert status == 200
+    for line in (
+        'gpuwm_serve_requests_total{model="a",status="200"} ',
+        'gpuwm_serve_state{model="a",state="awake"} 1.0',
+        'gpuwm_serve_wake_seconds_count{model="a"} ',
+        'gpuwm_serve_sleep_seconds_count{model="a"} ',
+        'gpuwm_serve_queued{model="a"} 0.0',
+        'gpuwm_serve_made_room_total{model="a",waiting="',
+    ):
+        assert line in text
