@@ -29,6 +29,15 @@ def command(how: Mapping[str, Any] | None = None, at: str = "{socket}") -> list[
     return [sys.executable, str(ENGINE), at, "{name}", json.dumps(how or {})]
 
 
+def is_alive(pid: int) -> bool:
+    """What has ended and was not waited for counts as ended."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
 def toml(value: Any) -> str:
     """Of JSON's types, all of which TOML has; a table within another one is an inline one."""
     if isinstance(value, Mapping):
@@ -57,6 +66,11 @@ class Serve:
         for name, table in found.items():
             lines += [f"[{name}]", *(f"{json.dumps(k)} = {toml(v)}" for k, v in table.items())]
         self.file.write_text("\n".join(lines) + "\n")
+
+    def write_port(self) -> None:
+        """The next start listens where this one does."""
+        text = self.file.read_text()
+        self.file.write_text(text.replace("127.0.0.1:0", f"127.0.0.1:{self.port}"))
 
     def start(self) -> None:
         before = self.text().count("listens at")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Daemon, eventually
-from serving_models import AWAKE_GIB, GIB, Serve, command, serving
+from serving_models import AWAKE_GIB, GIB, Serve, command, is_alive, serving
 
 import gpuwm
 from gpuwm.serve import gpuwmd
@@ -27,15 +26,6 @@ def two_of_five() -> Iterator[Serve]:
     """Five models, of which two can be awake."""
     with serving(FIVE, slots=2) as found:
         yield found
-
-
-def is_alive(pid: int) -> bool:
-    """What has ended and was not waited for counts as ended."""
-    try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
 
 
 # ---- who wakes -----------------------------------------------------------------------------------
