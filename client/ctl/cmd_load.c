@@ -44,8 +44,8 @@ static const struct option_row load_options[] = {
 	 .into = &load_given.options.fingerprint},
 	{"wait", "show the progress, and end when the version is ready", .into = &waits},
 	{"verbose", "then show what each phase took", .into = &verbose, .letter = 'v', .needs = "wait"},
-	{"companions", "then load what is beside the version: engines run these files as code", .into = &with_companions,
-	 .needs = "wait"},
+	{"companions", "then load what is beside the version: engines run these files as code",
+	 .into = &with_companions, .needs = "wait"},
 	{"dry-run", "load nothing: only say whether it fits", .into = &load_given.options.dry_run},
 	{0},
 };

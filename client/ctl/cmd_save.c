@@ -201,7 +201,8 @@ static int saved_describe(struct gpuwm_client *client, const struct saving *savi
 
 /* ---- companions ------------------------------------------------------------ */
 
-static int companion_save(struct gpuwm_client *client, const json_t *list, const json_t *companion, const char *folder)
+static int companion_save(struct gpuwm_client *client, const json_t *list, const json_t *companion,
+			  const char *folder)
 {
 	struct saving saving = {.folder = folder};
 	int code = attach_all(client, list, answer_text(companion, "version"), &saving);
@@ -230,7 +231,8 @@ static int companions_save(struct gpuwm_client *client, const json_t *list, stru
 			continue;
 		snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER, saving->folder);
 		if (mkdir(path, 0777) < 0 && errno != EEXIST)
-			code = exit_with(exit_code_of(-errno), NULL, "%s can't be made: %s", path, strerror(errno));
+			code = exit_with(exit_code_of(-errno), NULL, "%s can't be made: %s", path,
+					 strerror(errno));
 		snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER "/%s", saving->folder,
 			 companion_suffix(tag, answer_text(version, "tag")));
 		if (code == EXIT_DONE)

@@ -59,7 +59,8 @@ void load_from_clear(struct load_from *from);
 const char *companion_suffix(const char *tag, const char *companion);
 /* Loads the companions of a version that was loaded from `source`, a folder that save has written or a node's version, as those of the
  * version `ref`, which is ready and has this id. Adds their names to `ret`, an array. EXIT_DONE, or an exit code after printing why. */
-int companions_load(struct gpuwm_client *client, const char *source, const char *ref, const char *id, json_t *ret);
+int companions_load(struct gpuwm_client *client, const char *source, const char *ref, const char *id,
+		    json_t *ret);
 
 /* ---- what load and swap --load let the user wish ---- */
 

@@ -25,7 +25,7 @@ const char *companion_suffix(const char *tag, const char *companion)
 	size_t length = strlen(tag);
 
 	return strncmp(companion, tag, length) == 0 && companion[length] == '.' ? companion + length + 1
-										 : companion;
+										: companion;
 }
 
 static int load_one(const struct companions *of, const char *source, const char *suffix)
@@ -53,25 +53,28 @@ static int load_one(const struct companions *of, const char *source, const char 
 
 /* ---- from a folder ---- */
 
+static int is_visible(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
 static int load_saved(const struct companions *of, const char *folder)
 {
 	char path[PATH_BYTES_MAX + 1];
-	const struct dirent *entry;
-	int code = EXIT_DONE;
-	DIR *dir;
+	struct dirent **entries = NULL;
+	int code = EXIT_DONE, count;
 
 	snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER, folder);
-	dir = opendir(path);
-	if (!dir && errno != ENOENT && errno != ENOTDIR)
+	count = scandir(path, &entries, is_visible, alphasort);
+	if (count < 0 && errno != ENOENT && errno != ENOTDIR)
 		return exit_with(exit_code_of(-errno), NULL, "%s can't be read: %s", path, strerror(errno));
-	while (code == EXIT_DONE && dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER "/%s", folder, entry->d_name);
-		code = load_one(of, path, entry->d_name);
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/" COMPANIONS_FOLDER "/%s", folder, entries[i]->d_name);
+		if (code == EXIT_DONE)
+			code = load_one(of, path, entries[i]->d_name);
+		free(entries[i]);
 	}
-	if (dir)
-		closedir(dir);
+	free(entries);
 	return code;
 }
 
@@ -92,7 +95,8 @@ static bool has_name(const json_t *version, const char *model, const char *name)
 }
 
 /* The companions of one node's version. before: what a source has before MODEL@TAG. */
-static int load_beside(const struct companions *of, const json_t *node, const json_t *version, const char *before)
+static int load_beside(const struct companions *of, const json_t *node, const json_t *version,
+		       const char *before)
 {
 	const json_t *other;
 	int code = EXIT_DONE;
@@ -103,9 +107,11 @@ static int load_beside(const struct companions *of, const json_t *node, const js
 		if (code != EXIT_DONE ||
 		    strcmp(answer_text(other, "companion_of"), answer_text(version, "version")) != 0)
 			continue;
-		if (asprintf(&source, "%s%s@%s", before, answer_text(other, "model"), answer_text(other, "tag")) < 0)
+		if (asprintf(&source, "%s%s@%s", before, answer_text(other, "model"),
+			     answer_text(other, "tag")) < 0)
 			return exit_with(EXIT_FAILED, NULL, "out of memory");
-		code = load_one(of, source, companion_suffix(answer_text(version, "tag"), answer_text(other, "tag")));
+		code = load_one(of, source,
+				companion_suffix(answer_text(version, "tag"), answer_text(other, "tag")));
 		free(source);
 	}
 	return code;
@@ -125,7 +131,8 @@ static struct source source_of(const char *text)
 
 	snprintf(source.before, sizeof(source.before), "%.*s", (int)(model - text), text);
 	snprintf(source.host, sizeof(source.host), "%.*s", (int)strcspn(host + v6, v6 ? "]" : ":/"), host + v6);
-	snprintf(source.model, sizeof(source.model), "%.*s", (int)(at ? (size_t)(at - model) : strlen(model)), model);
+	snprintf(source.model, sizeof(source.model), "%.*s", (int)(at ? (size_t)(at - model) : strlen(model)),
+		 model);
 	return source;
 }
 
@@ -163,15 +170,17 @@ static int load_taken(const struct companions *of, const char *text)
 	if (version)
 		code = load_beside(of, node, version, source.before);
 	else
-		code = exit_with(EXIT_NOT_FOUND, "gpuwmctl ls --peers lists them",
-				 "%s is ready, but no node of the configuration tells of %s@%s, so its companions are "
-				 "not known",
-				 of->ref, source.model, source.name);
+		code = exit_with(
+			EXIT_NOT_FOUND, "gpuwmctl ls --peers lists them",
+			"%s is ready, but no node of the configuration tells of %s@%s, so its companions are "
+			"not known",
+			of->ref, source.model, source.name);
 	json_decref(answer);
 	return code;
 }
 
-int companions_load(struct gpuwm_client *client, const char *source, const char *ref, const char *id, json_t *ret)
+int companions_load(struct gpuwm_client *client, const char *source, const char *ref, const char *id,
+		    json_t *ret)
 {
 	const struct companions of = {client, ref, id, ret};
 

@@ -38,7 +38,8 @@ bool companion_is_left(const struct version *version)
 }
 
 /* Of all companions that the version has, and of those that are being made. */
-static uint64_t companions_bytes(const struct registry *registry, const char *model, const struct version_id *id)
+static uint64_t companions_bytes(const struct registry *registry, const char *model,
+				 const struct version_id *id)
 {
 	struct version *version = NULL;
 	uint64_t bytes = 0;
@@ -74,10 +75,11 @@ int companion_check(const struct registry *registry, const char *model, const st
 				 "%s@%s is a companion itself", model, version->tag);
 	held = companions_bytes(registry, model, companion_of);
 	if (bytes > COMPANION_BYTES_MAX || held > COMPANION_BYTES_MAX - bytes)
-		return error_set(error, -EFBIG, "retire a companion that nobody needs: gpuwmctl show names them",
-				 "the companions of %s@%s have %llu bytes, and this one %llu: all of them may have "
-				 "%llu together",
-				 model, version->tag, (unsigned long long)held, (unsigned long long)bytes,
-				 (unsigned long long)COMPANION_BYTES_MAX);
+		return error_set(
+			error, -EFBIG, "retire a companion that nobody needs: gpuwmctl show names them",
+			"the companions of %s@%s have %llu bytes, and this one %llu: all of them may have "
+			"%llu together",
+			model, version->tag, (unsigned long long)held, (unsigned long long)bytes,
+			(unsigned long long)COMPANION_BYTES_MAX);
 	return 0;
 }

@@ -202,7 +202,8 @@ static int publish_begin_new(struct publish_table *table, struct registry *regis
 	int r = publish_check_alias(registry, request, error);
 
 	if (r == 0)
-		r = companion_check(registry, request->model, &request->cache.companion_of, request->bytes, error);
+		r = companion_check(registry, request->model, &request->cache.companion_of, request->bytes,
+				    error);
 	if (r < 0)
 		return r;
 	if (request->rank >= request->world)
@@ -259,7 +260,8 @@ static int check_join(const struct publish *publish, const struct publish_reques
 }
 
 static int publish_join(struct publish_table *table, const struct registry *registry, struct quota *quota,
-			const struct publish_request *request, struct publish_part **ret_part, struct error *error)
+			const struct publish_request *request, struct publish_part **ret_part,
+			struct error *error)
 {
 	struct publish *publish = publish_find(table, request->join);
 	struct budget_charge charge = {0};
@@ -269,8 +271,8 @@ static int publish_join(struct publish_table *table, const struct registry *regi
 		return publish_unknown(request->join, error);
 	r = check_join(publish, request, error);
 	if (r == 0)
-		r = companion_check(registry, request->model, &publish->version->cache.companion_of, request->bytes,
-				    error);
+		r = companion_check(registry, request->model, &publish->version->cache.companion_of,
+				    request->bytes, error);
 	if (r == 0)
 		r = charge_bytes(request, quota, publish->version->owner, publish->version->by_operator,
 				 &charge, error);

@@ -155,7 +155,8 @@ static int begin_as_loader(struct request *request, struct begin *begin, struct 
 	begin->request.expect = load->params->expect;
 	begin->request.retire_old = load->params->retire_old;
 	if (load->params->wish.companion_of)
-		begin->request.cache = cache_of(&(struct cache_params){.companion_of = load->params->wish.companion_of});
+		begin->request.cache =
+			cache_of(&(struct cache_params){.companion_of = load->params->wish.companion_of});
 	if (!job->takes_turns && !begin->request.join) {
 		r = publish_check_operators(server->ledger.quota, &begin->request, error);
 		if (r < 0)

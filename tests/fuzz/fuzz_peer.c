@@ -64,7 +64,8 @@ static void make_answers(void)
 	keep(form_peer_hello.result,
 	     &(struct peer_hello_result){1, "node7", "gpuwm-peer 0.1.0", &id, "4f1c", {wires, 2}});
 	keep(&peer_version_record,
-	     &(struct peer_version){&id, "llama", "v1", {aliases, 2}, 2, 1 << 30, "device", &digest, "00ff", &id});
+	     &(struct peer_version){
+		     &id, "llama", "v1", {aliases, 2}, 2, 1 << 30, "device", &digest, "00ff", &id});
 	keep(form_peer_find.result,
 	     &(struct peer_find_result){&id, "llama", "v1", 2, {parts, 2}, 1 << 22, "00ff"});
 	keep(form_peer_index.result, &(struct peer_index_result){4096});

@@ -58,8 +58,7 @@ static int make(struct gpuwm_client *client, const char *name, const char *of)
 static int begin(struct gpuwm_client *client, const char *name, uint64_t bytes, struct gpuwm_publish **ret)
 {
 	struct gpuwm_publish_options options = companion(name, id_of_m);
-	const struct gpuwm_tensor_spec spec = {
-		.name = "t", .dtype = GPUWM_U8, .ndim = 1, .shape = &bytes};
+	const struct gpuwm_tensor_spec spec = {.name = "t", .dtype = GPUWM_U8, .ndim = 1, .shape = &bytes};
 
 	options.stepwise = true;
 	return gpuwm_publish_begin(client, &options, &spec, 1, ret);

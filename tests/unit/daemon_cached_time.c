@@ -11,7 +11,8 @@ static struct version *cached(const char *tag, uint64_t ttl_ms, uint32_t keep_la
 	struct publish_part *part;
 	struct publish *publish = building("m", tag, &part);
 
-	publish->version->cache = (struct version_cache){.cached = true, .ttl_ms = ttl_ms, .keep_last = keep_last};
+	publish->version->cache =
+		(struct version_cache){.cached = true, .ttl_ms = ttl_ms, .keep_last = keep_last};
 	return complete(publish, part, 1);
 }
 
