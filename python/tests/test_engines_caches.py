@@ -407,9 +407,10 @@ def test_an_engine_with_warm_folders_keeps_nothing(
 
 def test_a_folder_in_another_one_counts_once(tmp_path: pathlib.Path) -> None:
     (tmp_path / "vllm/inductor").mkdir(parents=True)
-    (tmp_path / "vllm/inductor/graph.so").write_bytes(b"code")
     roots = {"inductor": str(tmp_path / "vllm/inductor"), "vllm": str(tmp_path / "vllm")}
-    assert [file for file, _ in caches._made(roots)] == ["vllm/inductor/graph.so"]
+    made = Caches(roots, {})
+    (tmp_path / "vllm/inductor/graph.so").write_bytes(b"code")
+    assert [file for file, _ in caches._made(made)] == ["vllm/inductor/graph.so"]
 
 
 def test_the_limit_is_named(

@@ -621,3 +621,20 @@ def test_the_package_gives_the_worker_to_vllm() -> None:
     from vllm.v1.worker import gpu_worker
 
     assert issubclass(resolve_obj_by_qualname("gpuwm.vllm.Worker"), gpu_worker.Worker)
+
+
+def test_what_it_has_compiled_is_kept_when_all_is_compiled(
+    gpu: Gpu, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.v1.worker import gpu_worker
+
+    from gpuwm.vllm import compiled, model_loader
+
+    steps: list[Any] = []
+    monkeypatch.setattr(
+        gpu_worker.Worker, "compile_or_warm_up_model", lambda self: steps.append("compiled")
+    )
+    monkeypatch.setattr(compiled, "keep", steps.append)
+    monkeypatch.setattr(model_loader, "all_loaded", lambda: ["the model"])
+    start("A").compile_or_warm_up_model()
+    assert steps == ["compiled", ["the model"]]

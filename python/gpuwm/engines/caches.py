@@ -48,21 +48,26 @@ if TYPE_CHECKING:
 COMPANION_BYTES_MAX = 1 << 30
 KEY = "caches.key"  # metadata: JSON of all fields of the key
 _DIGITS = 24  # of a tag: 96 bits
-# An engine takes files that it has made: it is imported before the engine compiles. The kernel's
-# times of files lag by one of its ticks, which are at most 10 ms.
-_BEGAN = time.time() - 0.01
+# The kernel's times of files lag by one of its ticks at most.
+_TICK_SECONDS = 0.01
 # Locks, and files that are still being written.
 _LEFT_OUT = (".lock", ".tmp")
 
 
 @dataclasses.dataclass
 class Caches:
-    """roots: the folders, by names that the files' names begin with. key: what the files depend on.
-    found: whether the version has a companion of this key already."""
+    """Make it before the engine compiles.
+
+    - roots: the folders, by names that the files' names begin with.
+    - key: what the files depend on.
+    - found: whether the version has a companion of this key already.
+    - began: by time.time(): files that are as young are this engine's.
+    """
 
     roots: dict[str, str]
     key: dict[str, str]
     found: bool = False
+    began: float = dataclasses.field(default_factory=lambda: time.time() - _TICK_SECONDS)
 
     @property
     def key_text(self) -> str:
@@ -250,7 +255,7 @@ def write(engine: Engine, version: Version) -> None:
 def _publish(caches: Caches, engine: Engine, version: Version) -> None:
     name, began = caches.name(version), time.perf_counter()
     try:
-        files = dict(_made(caches.roots))
+        files = dict(_made(caches))
         _check_size(name, files)
         if not files:
             return
@@ -284,16 +289,16 @@ def _check_size(name: str, files: Mapping[str, str]) -> None:
         )
 
 
-def _made(roots: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The names and paths of the files that were made since this process began. A folder that lies
-    in another one counts there."""
-    for root, path in roots.items():
-        if any(_is_beneath(path, other) for other in roots.values()):
+def _made(caches: Caches) -> Iterator[tuple[str, str]]:
+    """The names and paths of the files that this engine has made. A folder that lies in another one
+    counts there."""
+    for root, path in caches.roots.items():
+        if any(_is_beneath(path, other) for other in caches.roots.values()):
             continue
         for folder, _, names in os.walk(path):
             for name in names:
                 file = os.path.join(folder, name)
-                if _is_made(file):
+                if _is_made(file, caches.began):
                     yield f"{root}/{os.path.relpath(file, path)}", file
 
 
@@ -301,7 +306,7 @@ def _is_beneath(path: str, other: str) -> bool:
     return path != other and os.path.commonpath([path, other]) == other
 
 
-def _is_made(path: str) -> bool:
+def _is_made(path: str, since: float) -> bool:
     """Whether it is a file of this user's that is complete and that this engine may have made."""
     if path.endswith(_LEFT_OUT) or not path.isprintable():
         return False
@@ -312,7 +317,7 @@ def _is_made(path: str) -> bool:
     return (
         stat.S_ISREG(status.st_mode)
         and status.st_uid == os.getuid()
-        and status.st_mtime >= _BEGAN
+        and status.st_mtime >= since
         and status.st_size > 0
     )
 

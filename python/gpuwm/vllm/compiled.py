@@ -19,7 +19,8 @@ def caches(vllm_config: Any, device_kind: str) -> Caches:
         shared.key(
             f"vllm {importlib.metadata.version('vllm')}",
             keys.PACKAGES,
-            vllm_config.compute_hash(),
+            # engines with data parallelism have one hash, and each has folders of its own
+            f"{vllm_config.compute_hash()} {vllm_config.parallel_config.data_parallel_rank}",
             device_kind == "cuda",
             roots,
         ),

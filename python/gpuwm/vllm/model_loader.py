@@ -220,6 +220,11 @@ class _Steps(load_flow.Steps):
         return not self.load.is_draft  # the target's files have the draft's beside them
 
     def caches(self) -> Caches:
+        if not _worker_counts:
+            log.info(
+                "gpuwm: this engine takes compiled files, and keeps none: for that, start it with "
+                "--worker-cls gpuwm.vllm.Worker"
+            )
         return compiled.caches(self.load.vllm_config, self.load.device_kind)
 
     def check(self) -> None:
