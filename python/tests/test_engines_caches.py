@@ -19,6 +19,7 @@ import pytest
 from conftest import Daemon, eventually
 
 import gpuwm
+from gpuwm._c import lib
 from gpuwm.engines import caches, fields
 from gpuwm.engines import engine as engines
 from gpuwm.engines.caches import Caches
@@ -266,7 +267,7 @@ def test_what_another_user_has_compiled_is_not_opened(
 
 def test_whose_files_an_engine_takes() -> None:
     here = os.getuid()
-    accepted = (here + 1, "operator", here + 2)
+    accepted: tuple[lib.OneOwner, ...] = (here + 1, "operator", here + 2)
     assert caches._owners(Settings(caches="own", owner=accepted)) == [here, "operator"]
     assert caches._owners(Settings(caches="owner", owner=accepted)) == [
         *(here, "operator"),
