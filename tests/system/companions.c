@@ -1,7 +1,9 @@
 /* Companions: cached versions that end with the version that they belong to. */
+#include "beside.h"
 #include "kept.h"
 
 #include "base/limits.h"
+#include "tests/support/any/own_folder.h"
 
 #include <signal.h>
 #include <string.h>
@@ -252,5 +254,43 @@ GPUWMD_TEST(companions, a_load_of_one_may_fail)
 	options.companion_of = "v1";
 	FAILS(gpuwm_load(d->admin, &options, &job), EINVAL);
 	DROP(d, "m@v1");
+	gpuwm_close(client);
+}
+
+/* ---- from a node ---------------------------------------------------------- */
+
+static char config[96];
+
+/* gpuwmctl asks the nodes that gpuwmd's own file names. */
+static struct gpuwmd *begin_with_file(void)
+{
+	peers_setting(); /* writes the secret */
+	snprintf(config, sizeof(config), "%s/gpuwmd.conf", own_folder());
+	text_write(config, 0644, "[peers]\nsecret = %s\n", peers_secret());
+	return gpuwmd_start("--config", config, NULL);
+}
+
+GPUWMD_TEST_IF(companions, a_version_of_a_node_brings_them, beside_needs_built(), begin_with_file(),
+	       gpuwmd_stop_empty)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	struct beside peer = {0};
+
+	make_m(client, d);
+	OK(make(client, "m@v1.c", id_of_m));
+	beside_start(&peer, d);
+	CTL_IS(4, "load", peer.source, "early@v1", "--device", d->device, "--wait", "--companions");
+	SAYS("early@v1 is ready, but no node of the configuration tells of m@v1");
+	text_write(config, 0644, "[peers]\nsecret = %s\npeer = 127.0.0.1:%u\n", peers_secret(), peer.port);
+	CTL_IS(0, "load", peer.source, "copy@v2", "--device", d->device, "--wait", "--companions");
+	SAYS("its companion copy@v2.c is ready");
+	OK(gpuwm_attach(client, "copy@v2.c", NULL, &mapping));
+	cr_expect(mapping_holds(mapping, 2));
+	OK(gpuwm_detach(mapping));
+	CTL_IS(0, "show", "copy@v2");
+	SAYS("companion copy@v2.c");
+	beside_stop(&peer);
+	DROP(d, "early@v1", "copy@v2", "m@v1");
 	gpuwm_close(client);
 }

@@ -59,57 +59,6 @@ PEER_TEST(another_node_sees_and_takes_a_version)
 	DROP(d, "copy@v1", "m@v1");
 }
 
-/* gpuwmctl asks the nodes that gpuwmd's own file names. */
-static char file[96];
-
-static struct gpuwmd *begin_with_file(void)
-{
-	snprintf(peer.secret, sizeof(peer.secret), "%s/peers.secret", own_folder());
-	snprintf(file, sizeof(file), "%s/gpuwmd.conf", own_folder());
-	secret_write("first-first-first-first-first-first");
-	write_text(file, 0644, "[peers]\nsecret = %s\n", peer.secret);
-	return gpuwmd_start("--config", file, NULL);
-}
-
-static void companion_make(struct gpuwmd *d, const char *name, const char *of)
-{
-	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
-	json_t *version = version_entry(d, "m", of);
-	uint64_t job;
-
-	options.source = checkpoint_write(d, "companion", SMALL(7));
-	options.name = name;
-	options.devices = &(const char *){"host"};
-	options.device_count = 1;
-	options.companion_of = json_string_value(json_object_get(version, "version"));
-	OK(gpuwm_load(d->admin, &options, &job));
-	OK(gpuwm_job_wait(d->admin, job, SOON_MS));
-	json_decref(version);
-}
-
-GPUWMD_TEST_IF(peers, a_version_brings_its_companions, built(), begin_with_file(), gpuwmd_stop_empty)
-{
-	struct gpuwm_client *client = client_new();
-	struct gpuwm_mapping *mapping;
-
-	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
-	companion_make(d, "m@v1.caches-1", "v1");
-	peer_start(d);
-	CTL_IS(4, "load", peer.source, "early@v1", "--device", d->device, "--wait", "--companions");
-	SAYS("early@v1 is ready, but no node of the configuration tells of m@v1");
-	write_text(file, 0644, "[peers]\nsecret = %s\npeer = 127.0.0.1:%u\n", peer.secret, peer.port);
-	CTL_IS(0, "load", peer.source, "copy@v2", "--device", d->device, "--wait", "--companions");
-	SAYS("its companion copy@v2.caches-1 is ready");
-	OK(gpuwm_attach(client, "copy@v2.caches-1", NULL, &mapping));
-	cr_expect(mapping_holds(mapping, 7));
-	OK(gpuwm_detach(mapping));
-	CTL_IS(0, "show", "copy@v2");
-	SAYS("companion copy@v2.caches-1");
-	peer_stop();
-	DROP(d, "early@v1", "copy@v2", "m@v1");
-	gpuwm_close(client);
-}
-
 /* It is a worker as any other, and a version that it may not attach does not exist for other nodes. */
 PEER_TEST(rules_for_models_hold)
 {
