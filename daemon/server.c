@@ -6,6 +6,7 @@
 #include "base/loop.h"
 #include "config/roots.h"
 #include "net/listener.h"
+#include "restart/descriptions.h"
 #include "restart/inherited.h"
 #include "restart/keeping.h"
 #include "work/versions/claims.h"
@@ -184,7 +185,12 @@ int server_new(struct config *config, struct server **ret_server, struct error *
 
 static void on_give_up(uv_timer_t *timer)
 {
-	uv_stop(timer->loop);
+	struct keeping *keeping = timer->data;
+
+	if (keeping && descriptions_end_goes_on(keeping_descriptions(keeping)))
+		uv_timer_start(timer, on_give_up, STOP_DRAIN_MS, 0);
+	else
+		uv_stop(timer->loop);
 }
 
 static void close_handles(struct server *server)
@@ -219,8 +225,9 @@ struct server *server_free(struct server *server)
 	versions_settle(&server->work);
 	server->net.stopping = server->work.draining = true;
 	close_handles(server);
-	/* Descriptors that are being closed come to their end, but not for ever. */
+	/* Descriptors that are being closed come to their end, but not for ever, and so does what is written. */
 	uv_timer_init(&server->loop, &patience);
+	patience.data = server->keeping;
 	uv_timer_start(&patience, on_give_up, STOP_DRAIN_MS, 0);
 	uv_unref((uv_handle_t *)&patience);
 	uv_run(&server->loop, UV_RUN_DEFAULT);

@@ -11,6 +11,8 @@
 #define LOOK_PAUSE_MS 100
 /* After an error: a disk that is full is full for longer. */
 #define AGAIN_MS 10000
+/* A disk that is busy answers sooner. */
+#define STALLED_MS 5000
 
 static void descriptions_look(struct descriptions *d);
 
@@ -45,7 +47,7 @@ static void open_late(struct descriptions *d, const char *path)
 	d->looked_ms = 0;
 }
 
-/* Somebody may have removed the folder, or mounted or moved another one to its path. */
+/* Somebody may have removed the folder, or mounted or moved another one to its path. Call it after descriptions_probe. */
 static bool has_gone(const struct descriptions *d)
 {
 	struct stat used, there;
@@ -54,19 +56,36 @@ static bool has_gone(const struct descriptions *d)
 	       used.st_ino != there.st_ino;
 }
 
+/* Returns whether the file system answers. If it does not, descriptions_error says so until it does. */
+static bool folder_answers(struct descriptions *d)
+{
+	struct error error;
+
+	if (descriptions_probe(d, &error) < 0) {
+		if (d->error.code != error.code)
+			descriptions_fail(d, &error);
+		return false;
+	}
+	if (d->error.code == -ETIMEDOUT) {
+		log_info("the file system of %s answers again", d->path);
+		d->error.code = 0;
+	}
+	return true;
+}
+
 void descriptions_open(struct descriptions *d, const char *path)
 {
 	if (d->is_frozen)
 		return;
-	if (d->folder >= 0 && strcmp(d->path, path) == 0 && !has_gone(d)) {
-		d->due = d->due || d->error.code; /* try again */
-		descriptions_judge(d);
-		d->looked_ms = 0;
-		return;
-	}
 	if (d->is_writing) {
 		snprintf(d->next_path, sizeof(d->next_path), "%s", path);
 		d->reopens = true;
+		return;
+	}
+	if (d->folder >= 0 && strcmp(d->path, path) == 0 && (!folder_answers(d) || !has_gone(d))) {
+		d->due = d->due || d->error.code; /* try again */
+		descriptions_judge(d);
+		d->looked_ms = 0;
 		return;
 	}
 	open_late(d, path);
@@ -149,19 +168,6 @@ static void descriptions_note(struct descriptions *d, struct description_batch *
 	d->names_only = r < 0 && !is_names;
 }
 
-/* Times of last use have changed without a mark. */
-static void write_rest(struct descriptions *d)
-{
-	struct description_batch *batch;
-	struct error error;
-
-	while (d->folder >= 0 && descriptions_judge(d) && (!d->error.code || d->names_only) &&
-	       (batch = description_batch_next(d, &error))) {
-		description_batch_write(batch);
-		descriptions_note(d, batch);
-	}
-}
-
 int descriptions_write_names(struct descriptions *d)
 {
 	struct description_batch *batch;
@@ -179,6 +185,33 @@ int descriptions_write_names(struct descriptions *d)
 	return d->error.code;
 }
 
+static bool has_stalled(const struct descriptions *d)
+{
+	return clock_steady_ms() - d->writing_ms >= STALLED_MS;
+}
+
+static void tell_stalled(struct descriptions *d)
+{
+	error_set(&d->stalled, -ETIMEDOUT, "does its server run? gpuwmd goes on when it answers",
+		  "descriptions are not written: the file system of %s has not answered for %llu s", d->path,
+		  (unsigned long long)(clock_steady_ms() - d->writing_ms) / 1000);
+}
+
+static void note_stalled(struct descriptions *d)
+{
+	tell_stalled(d);
+	log_warning("%s: %s", d->stalled.message, d->stalled.detail);
+}
+
+static void note_answer(struct descriptions *d)
+{
+	if (d->stalled.code)
+		log_info("the file system of %s answers again", d->path);
+	d->stalled.code = 0;
+}
+
+static void write_rest(struct descriptions *d);
+
 static void on_write(uv_work_t *work)
 {
 	description_batch_write((struct description_batch *)work);
@@ -191,18 +224,43 @@ static void on_written(uv_work_t *work, int status)
 
 	(void)status; /* nobody cancels it */
 	d->is_writing = false;
+	note_answer(d);
 	descriptions_note(d, batch);
 	if (d->has_ended) {
 		write_rest(d);
 		return;
 	}
+	uv_timer_stop(d->timer);
 	if (d->reopens) {
 		d->reopens = false;
-		open_late(d, d->next_path);
+		descriptions_open(d, d->next_path);
 	}
 	d->due = true;
 	if (!d->error.code || d->names_only)
 		descriptions_look(d);
+}
+
+/* Returns false if it could not begin; then the batch is gone. */
+static bool batch_begin(struct descriptions *d, struct description_batch *batch)
+{
+	d->is_writing = uv_queue_work(d->loop, &batch->work, on_write, on_written) == 0;
+	d->writing_ms = clock_steady_ms();
+	if (!d->is_writing)
+		description_batch_free(batch);
+	return d->is_writing;
+}
+
+/* Begins the last batches, one after the other. Times of last use have changed without a mark. */
+static void write_rest(struct descriptions *d)
+{
+	struct description_batch *batch;
+	struct error error;
+
+	if (d->folder < 0 || !descriptions_judge(d) || (d->error.code && !d->names_only))
+		return;
+	batch = description_batch_next(d, &error);
+	if (batch)
+		batch_begin(d, batch);
 }
 
 /* ---- looking ---- */
@@ -211,7 +269,15 @@ static void descriptions_on_timer(uv_timer_t *timer)
 {
 	struct descriptions *d = timer->data;
 
-	if (d->error.code && d->folder >= 0 && !d->is_writing && has_gone(d))
+	if (d->is_writing) {
+		note_stalled(d);
+		return;
+	}
+	if (d->error.code && d->folder >= 0 && !folder_answers(d)) {
+		uv_timer_start(timer, descriptions_on_timer, AGAIN_MS, 0);
+		return;
+	}
+	if (d->error.code && d->folder >= 0 && has_gone(d))
 		open_late(d, d->path);
 	d->looked_ms = 0;
 	descriptions_settle(d);
@@ -237,15 +303,15 @@ static void descriptions_look(struct descriptions *d)
 		return;
 	}
 	batch = description_batch_next(d, &error);
-	if (batch && uv_queue_work(d->loop, &batch->work, on_write, on_written) == 0) {
-		d->is_writing = true;
+	if (batch && batch_begin(d, batch)) {
+		descriptions_look_later(d, STALLED_MS);
 		return;
 	}
-	if (batch)
-		description_batch_free(batch);
 	d->names_only = false;
 	if (error.code)
 		descriptions_fail(d, &error);
+	else if (d->error.code == -ETIMEDOUT)
+		descriptions_look_later(d, AGAIN_MS);
 }
 
 void descriptions_settle(struct descriptions *d)
@@ -275,6 +341,13 @@ void descriptions_end(struct descriptions *d)
 	d->has_ended = true;
 	if (!d->is_writing && !d->is_frozen)
 		write_rest(d);
+}
+
+bool descriptions_end_goes_on(struct descriptions *d)
+{
+	if (d->is_writing && has_stalled(d))
+		note_stalled(d);
+	return d->is_writing && !has_stalled(d);
 }
 
 struct descriptions *descriptions_free(struct descriptions *d)
@@ -338,5 +411,9 @@ const struct error *descriptions_error(struct descriptions *d)
 
 	if (!descriptions_judge(d))
 		return &d->unsafe;
+	if (d->is_writing && has_stalled(d)) {
+		tell_stalled(d);
+		return &d->stalled;
+	}
 	return d->error.code ? &d->error : left;
 }

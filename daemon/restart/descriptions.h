@@ -40,8 +40,11 @@ int descriptions_take(struct descriptions *descriptions, bool adopts, uint64_t *
 void descriptions_mark(struct descriptions *descriptions);
 /* Begins to write the changes, if no batch is being written. The loop calls it before it sleeps. */
 void descriptions_settle(struct descriptions *descriptions);
-/* Writes what is not written yet, and closes the timer. Call it when gpuwmd ends, before the ledger is cleared. It blocks. */
+/* Begins to write what is not written yet, and closes the timer. Call it when gpuwmd ends, and run the loop, before the ledger is cleared. */
 void descriptions_end(struct descriptions *descriptions);
+/* Returns whether changes are still being written then. If the file system has not answered for some seconds, logs that and returns
+ * false. */
+bool descriptions_end_goes_on(struct descriptions *descriptions);
 /* After the loop. Returns NULL; NULL is fine. */
 struct descriptions *descriptions_free(struct descriptions *descriptions);
 

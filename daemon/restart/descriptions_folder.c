@@ -1,5 +1,6 @@
 /* The folder on disk: how it is opened, and what lies in it. */
 #include "descriptions_internal.h"
+#include "folder_probe.h"
 
 #include "../../base/clock.h"
 #include "../../base/text.h"
@@ -93,31 +94,33 @@ void descriptions_close(struct descriptions *d)
 
 #define REMEDY_PATH "%.800s" /* so that the rest of a remedy fits into TEXT_BYTES_MAX */
 
-/* Whoever can write into it could have gpuwmd load files that nobody wanted. */
+/* Whoever can write into it could have gpuwmd load files that nobody wanted. What the kernel knows of an open folder is enough, so that no
+ * file system is asked, which may hang. */
 static int folder_check(int fd, const char *path, struct error *error)
 {
 	char remedy[TEXT_BYTES_MAX + 1];
-	struct stat st;
+	struct statx st;
 
-	if (fstat(fd, &st) < 0)
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_UID | STATX_MODE, &st) < 0)
 		return error_set(error, -errno, REMEDY, "%s can't be looked at: %s", path, strerror(errno));
-	if (st.st_uid != geteuid()) {
+	if (st.stx_uid != geteuid()) {
 		/* The files of another user are left to that user: gpuwmd moves those aside, instead of believing them. */
 		snprintf(remedy, sizeof(remedy), "chown %u '" REMEDY_PATH "', " REMEDY, (unsigned)geteuid(),
 			 path);
 		return error_set(
 			error, -EPERM, remedy,
 			"the folder %s for descriptions belongs to user %u, and gpuwmd runs as user %u", path,
-			(unsigned)st.st_uid, (unsigned)geteuid());
+			(unsigned)st.stx_uid, (unsigned)geteuid());
 	}
-	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
-		const char *group = st.st_mode & S_IWGRP ? "its group" : "";
-		const char *all = st.st_mode & S_IWOTH ? "every user" : "";
+	if (st.stx_mode & (S_IWGRP | S_IWOTH)) {
+		const char *group = st.stx_mode & S_IWGRP ? "its group" : "";
+		const char *all = st.stx_mode & S_IWOTH ? "every user" : "";
 
 		snprintf(remedy, sizeof(remedy), "chmod go-w '" REMEDY_PATH "', " REMEDY, path);
 		return error_set(error, -EPERM, remedy,
 				 "the folder %s for descriptions can be written to by %s%s%s: its mode is %04o",
-				 path, group, *group && *all ? " and " : "", all, (unsigned)st.st_mode & 07777);
+				 path, group, *group && *all ? " and " : "", all,
+				 (unsigned)st.stx_mode & 07777);
 	}
 	return 0;
 }
@@ -265,6 +268,22 @@ static void folder_unusable(struct descriptions *d, bool may_hold, const struct 
 	descriptions_fail(d, error);
 }
 
+#define HANGS "does its server run? When it answers, restart gpuwmd, " REMEDY
+
+/* When gpuwmd starts, nobody waits for it yet. Later all of its clients do. */
+#define START_PROBE_MS 5000
+#define PROBE_MS 1000
+
+int descriptions_probe(struct descriptions *d, struct error *error)
+{
+	const int64_t wait_ms = d->is_late ? PROBE_MS : START_PROBE_MS;
+	const int r = folder_probe(d->path, wait_ms);
+
+	if (r == -ETIMEDOUT)
+		return error_set(error, r, HANGS, "the file system of %s does not answer", d->path);
+	return r < 0 ? error_set(error, r, REMEDY, "%s can't be looked at: %s", d->path, strerror(-r)) : 0;
+}
+
 void descriptions_open_now(struct descriptions *d, const char *path)
 {
 	struct error error, unread;
@@ -276,6 +295,10 @@ void descriptions_open_now(struct descriptions *d, const char *path)
 		snprintf(d->path, sizeof(d->path), "%s", path);
 	if (!d->path[0])
 		return;
+	if (descriptions_probe(d, &error) < 0) {
+		folder_unusable(d, true, &error);
+		return;
+	}
 	if (mkdir(d->path, 0700) < 0 && errno != EEXIST) {
 		folder_not_made(d->path, errno, &error);
 		folder_unusable(d, false, &error);

@@ -45,6 +45,8 @@ struct descriptions {
 	bool is_late; /* the loop runs */
 	bool is_frozen; /* the folder stays as it is */
 	bool is_writing; /* a batch is on the thread pool */
+	uint64_t writing_ms; /* steady: since when */
+	struct error stalled; /* what descriptions_error says of that; code 0: it does not last long */
 	bool has_ended;
 	char next_path[PATH_BYTES_MAX + 1]; /* opened when the batch has ended */
 	bool reopens;
@@ -95,8 +97,11 @@ void described_remove(struct descriptions *descriptions, struct described *file)
 /* Forgets what was read of the names. */
 void descriptions_forget_read(struct descriptions *descriptions);
 /* Judges the open folder as it is now, by the function that a start uses. Returns whether a start would use it. Keeps why not in
- * `unsafe`, and logs each change. It calls fstat only. */
+ * `unsafe`, and logs each change. It asks no file system. */
 bool descriptions_judge(struct descriptions *descriptions);
+/* Asks the file system of d->path whether it answers, for a second, or some seconds at the start. Returns 0. Fails with -ETIMEDOUT, and with
+ * what kept it from asking. Nothing else may ask the file system on the loop before. */
+int descriptions_probe(struct descriptions *descriptions, struct error *error);
 /* Closes the folder and forgets its files. */
 void descriptions_close(struct descriptions *descriptions);
 /* Opens the folder `path`, while no batch is being written. */

@@ -1,13 +1,18 @@
-/* LD_PRELOAD: a disk that fails. Below the folder BAD_DISK_FOLDER, the call that the file BAD_DISK_FAULT names fails with the error number
- * and after so many bytes of writes as it says ("pwrite 28 100"); where there is no such file, nothing fails. */
+/* LD_PRELOAD: a disk that fails, or a file system that hangs. Below the folder BAD_DISK_FOLDER, the call that the file BAD_DISK_FAULT names
+ * fails with the error number and after so many bytes of writes as it says ("pwrite 28 100"); where there is no such file, nothing fails.
+ * As long as it says "stall", all these calls wait, and so do those that open or look at what lies there: the server of the file system
+ * does not answer. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,34 +20,57 @@
 
 static atomic_ullong written; /* below the folder, while the file names a call */
 
-static bool is_below(int fd)
+static bool begins_so(const char *path)
 {
 	const char *folder = getenv("BAD_DISK_FOLDER");
+
+	return folder && strncmp(path, folder, strlen(folder)) == 0;
+}
+
+static bool is_below(int fd)
+{
 	char link[64], path[4096];
 	ssize_t bytes;
 
 	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-	bytes = folder ? readlink(link, path, sizeof path - 1) : -1;
+	bytes = readlink(link, path, sizeof path - 1);
 	if (bytes < 0)
 		return false;
 	path[bytes] = '\0';
-	return strncmp(path, folder, strlen(folder)) == 0;
+	return begins_so(path);
+}
+
+/* What the file of the fault says; "": there is none. */
+static void fault_read(char text[64])
+{
+	const char *name = getenv("BAD_DISK_FAULT");
+	int file = name ? (int)syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC) : -1;
+	ssize_t bytes = file >= 0 ? read(file, text, 63) : 0;
+
+	text[bytes > 0 ? bytes : 0] = '\0';
+	if (file >= 0)
+		close(file);
+}
+
+static void wait_for_answer(void)
+{
+	char text[64];
+
+	for (fault_read(text); strncmp(text, "stall", 5) == 0; fault_read(text))
+		usleep(2000);
 }
 
 /* The bytes that may still be written before this call fails, with errno set; -1: it does not. */
 static long long room(const char *call, int fd)
 {
-	const char *name = getenv("BAD_DISK_FAULT");
-	char text[64] = "", what[32];
-	int file = name && is_below(fd) ? (int)syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC) : -1;
+	char text[64], what[32];
 	unsigned long long after = 0;
 	int number = 0;
 
-	if (file < 0)
+	if (!is_below(fd))
 		return -1;
-	if (read(file, text, sizeof text - 1) < 0)
-		text[0] = '\0';
-	close(file);
+	wait_for_answer();
+	fault_read(text);
 	if (sscanf(text, "%31s %d %llu", what, &number, &after) < 2 || strcmp(what, call) != 0)
 		return -1;
 	errno = number;
@@ -92,4 +120,51 @@ EXPORT int renameat(int from, const char *path, int to, const char *name)
 EXPORT int unlinkat(int folder, const char *path, int flags)
 {
 	return room("unlinkat", folder) >= 0 ? -1 : (int)syscall(SYS_unlinkat, folder, path, flags);
+}
+
+/* ---- looks, which only hang ---- */
+
+EXPORT int fstat(int fd, struct stat *ret)
+{
+	if (is_below(fd))
+		wait_for_answer();
+	return (int)syscall(SYS_newfstatat, fd, "", ret, AT_EMPTY_PATH);
+}
+
+EXPORT int stat(const char *path, struct stat *ret)
+{
+	if (begins_so(path))
+		wait_for_answer();
+	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, ret, 0);
+}
+
+EXPORT int open(const char *path, int flags, ...)
+{
+	va_list arguments;
+	int mode;
+
+	va_start(arguments, flags);
+	mode = flags & O_CREAT ? va_arg(arguments, int) : 0;
+	va_end(arguments);
+	if (begins_so(path))
+		wait_for_answer();
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+EXPORT int mkdir(const char *path, mode_t mode)
+{
+	if (begins_so(path))
+		wait_for_answer();
+	return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+EXPORT DIR *opendir(const char *path)
+{
+	static DIR *(*real)(const char *);
+
+	if (begins_so(path))
+		wait_for_answer();
+	if (!real)
+		*(void **)&real = find("opendir");
+	return real(path);
 }

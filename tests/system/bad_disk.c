@@ -1,9 +1,13 @@
-/* Descriptions on a disk that fails: nothing that was described is lost or half written, and the next success heals. */
+/* Descriptions on a disk that fails: nothing that was described is lost or half written, and the next success heals. So it is with a file
+ * system that hangs: gpuwmd waits for it with no request. */
 #include "described.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 SYSTEM_SUITE(bad_disk);
@@ -96,4 +100,119 @@ GPUWMD_TEST_IF(bad_disk, descriptions_survive_it_and_heal,
 {
 	for (size_t i = 0; i < sizeof disk_faults / sizeof disk_faults[0]; i++)
 		fails_and_heals(d, i);
+}
+
+/* ---- a file system that hangs ------------------------------------------------- */
+
+#define QUICK_MS 3000 /* longer than anything that gpuwmd waits for, and much shorter than its watchdog */
+
+#define END_MS 12000 /* the unit has 15 s to stop */
+
+static void hangs(const struct gpuwmd *d)
+{
+	fault_set(d, "stall", 0, 0);
+}
+
+static void answers(struct gpuwmd *d)
+{
+	cr_assert_eq(unlink(fault_path(d)), 0);
+	OK(gpuwm_reload(d->admin));
+}
+
+#define DISK_TEST(name)                                                                                        \
+	GPUWMD_TEST_IF(bad_disk, name, SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library"),     \
+		       begin(), end)
+
+DISK_TEST(a_folder_that_hangs_holds_up_nobody_and_is_told)
+{
+	int64_t began;
+
+	hangs(d);
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_assert(EVENTUALLY(2 * SOON_MS, tiers_error(d, "has not answered for ")));
+	began = clock_ms();
+	CTL_IS(0, "status");
+	SAYS("NOT DESCRIBED");
+	SAYS("/described has not answered for ");
+	OK(gpuwm_reload(d->admin));
+	attach_reads("m@v2", 2);
+	OK(gpuwm_pin(d->admin, "m@v2", "night"));
+	cr_assert_lt(clock_ms() - began, QUICK_MS);
+	cr_assert(!is_described(d, "v2"));
+	answers(d);
+	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "v2") && tiers_error(d, NULL) && !tiers_pending(d)));
+	described_reboot(d, SIGKILL);
+	attach_reads("m@v1", 1);
+	attach_reads("m@v2", 2);
+}
+
+DISK_TEST(a_folder_that_hangs_is_no_reason_to_hang_at_the_end)
+{
+	int64_t began;
+
+	hangs(d);
+	OK(gpuwm_pin(d->admin, "m@v1", "night"));
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	began = clock_ms();
+	described_end(d, SIGTERM);
+	cr_assert_lt(clock_ms() - began, END_MS);
+	cr_assert_eq(log_lines(d, "descriptions are not written: the file system of "), 1);
+	cr_assert_eq(unlink(fault_path(d)), 0);
+	described_spawn(d);
+	gpuwmd_wait(d);
+	attach_reads("m@v1", 1);
+}
+
+DISK_TEST(a_folder_that_hangs_at_the_start_is_not_used)
+{
+	described_end(d, SIGTERM);
+	hangs(d);
+	described_spawn(d);
+	gpuwmd_wait(d);
+	cr_assert(tiers_error(d, "/described does not answer"));
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	attach_reads("m@v2", 2);
+	cr_assert_eq(unlink(fault_path(d)), 0);
+	described_reboot(d, SIGTERM);
+	attach_reads("m@v1", 1);
+}
+
+/* FUSE without a program: nothing answers. */
+static int mount_hanging(const char *path)
+{
+	int server = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	char options[96];
+
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40700,user_id=0,group_id=0", server);
+	if (server < 0 || mount("gpuwm-test", path, "fuse", MS_NOSUID | MS_NODEV, options) < 0)
+		cr_skip("this kernel has no FUSE");
+	return server;
+}
+
+static void unmount(const char *path, int server)
+{
+	cr_assert_eq(umount2(path, MNT_DETACH), 0);
+	close(server);
+}
+
+GPUWMD_TEST_IF(bad_disk, a_file_system_without_a_server_holds_up_neither_a_start_nor_a_reload, NEEDS_ROOT(),
+	       described_start(NULL), described_stop)
+{
+	char folder[160];
+	int server;
+
+	describe_small(d, 1);
+	described_end(d, SIGTERM);
+	snprintf(folder, sizeof folder, "%s/described", d->dir);
+	server = mount_hanging(folder);
+	described_spawn(d);
+	gpuwmd_wait(d);
+	cr_assert(tiers_error(d, "/described does not answer"));
+	OK(gpuwm_reload(d->admin));
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	CTL_IS(1, "doctor");
+	SAYS("/described does not answer");
+	unmount(folder, server);
+	described_reboot(d, SIGTERM);
+	attach_reads("m@v1", 1);
 }
