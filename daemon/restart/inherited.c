@@ -142,6 +142,33 @@ static int sort_in(struct inherited *in, const char *name, int fd)
 	return 0;
 }
 
+static bool is_of_used_socket(const struct inherited *in, const char *name)
+{
+	int i = 0;
+
+	while (i < INHERITED_SOCKETS &&
+	       (in->sockets[i] < 0 || strcmp(name, inherited_socket_name((enum inherited_socket)i)) != 0))
+		i++;
+	return i < INHERITED_SOCKETS;
+}
+
+/* What has the name of a socket that is used stays in the store: removed by its name, it would take the socket along. */
+static void leave_namesakes(struct inherited *in)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < in->strange_count; i++) {
+		if (is_of_used_socket(in, in->strange[i])) {
+			close(in->strange_fds[i]);
+			free(in->strange[i]);
+			continue;
+		}
+		in->strange_fds[kept] = in->strange_fds[i];
+		in->strange[kept++] = in->strange[i];
+	}
+	in->strange_count = kept;
+}
+
 /* A name is never used again: which of two is the one it was can't be told, so neither is ours. */
 static int drop_doubles(struct inherited *in)
 {
@@ -194,6 +221,7 @@ int inherited_read(struct inherited *ret, struct error *error)
 		free(names[i]);
 	}
 	free(names);
+	leave_namesakes(ret);
 	if (r == 0)
 		r = drop_doubles(ret);
 	if (r < 0) {

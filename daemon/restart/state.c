@@ -92,8 +92,9 @@ static int slot_read(int fd, unsigned slot, struct header *ret_header, void **re
 
 	if (r < 0)
 		return r;
+	/* No generation could follow the last one, and all that is written then would count for older. */
 	if (memcmp(header.magic, magic, sizeof(magic)) != 0 || header.slots != SLOTS || header.format == 0 ||
-	    header.bytes > PAYLOAD_MAX)
+	    header.bytes > PAYLOAD_MAX || header.generation == UINT64_MAX)
 		return 0;
 	data = malloc(header.bytes ? header.bytes : 1);
 	if (!data)

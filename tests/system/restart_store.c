@@ -295,6 +295,71 @@ GPUWMD_TEST_BY(restart_store, the_program_that_can_read_the_state_goes_on_with_i
 	free(after);
 }
 
+/* ---- what is no memory -------------------------------------------------- */
+
+static void other_is_not_believed(const char *kind)
+{
+	char acts[64];
+
+	snprintf(acts, sizeof acts, "drop g1\nother g1=%s\n", kind);
+	one_is_lost(acts, " is not what was stored");
+	if (backend() != BACKEND_HOST) /* the memory of a GPU can't be told */
+		return;
+	snprintf(acts, sizeof acts, "drop g2\nother g2=%s\n", kind);
+	one_is_lost(acts, "segment 0 of rank 0 on host is not what was stored");
+}
+
+static void other_is_no_state(const char *kind)
+{
+	struct gpuwmd *d = scene(ACTING);
+	size_t kept = fds_of(d->keeper);
+	char acts[64];
+
+	snprintf(acts, sizeof acts, "drop gpuwm-state\nother gpuwm-state=%s\n", kind);
+	kill_after(d, acts);
+	is_locked(d, kept, "no memfd of two slots");
+	OK(gpuwm_drain(d->admin));
+	kept_kill(d, SIGKILL);
+	cr_assert_eq(status_of(d, "versions"), 0);
+	gpuwmd_stop_empty(d);
+}
+
+#define OTHER_KIND_TEST(kind)                                                                                  \
+	Test(restart_store, a_##kind##_is_not_believed_by_its_name)                                            \
+	{                                                                                                      \
+		other_is_not_believed(#kind);                                                                  \
+		other_is_no_state(#kind);                                                                      \
+	}
+OTHER_KIND_TEST(pipe)
+OTHER_KIND_TEST(socket)
+OTHER_KIND_TEST(file)
+OTHER_KIND_TEST(folder)
+OTHER_KIND_TEST(path)
+OTHER_KIND_TEST(event)
+OTHER_KIND_TEST(device)
+
+static const char *const other_kinds[] = {"pipe", "socket", "file", "folder", "path", "event", "device"};
+#define OTHER_KINDS (sizeof other_kinds / sizeof other_kinds[0])
+
+/* What has the name of a socket that gpuwmd made stays, as by that name the socket would leave the store with it. */
+GPUWMD_TEST_BY(restart_store, what_is_no_socket_is_not_believed_by_its_name, scene(ACTING), all_is_well)
+{
+	const size_t kept = fds_of(d->keeper);
+	char acts[64];
+
+	for (size_t i = 0; i < OTHER_KINDS; i++) {
+		snprintf(acts, sizeof acts, "other worker=%s\nother own-admin=%s\n", other_kinds[i],
+			 other_kinds[(i + 1) % OTHER_KINDS]);
+		kill_after(d, acts);
+		cr_assert_eq(log_count(d, "passed as \"worker\" is no listening SOCK_SEQPACKET socket"), i + 1);
+		worker_reads(d, "m@v1", 1);
+		cr_assert(EVENTUALLY(SLACK_MS, fds_of(d->keeper) == kept + i + 1),
+			  "%s: the keeper has %zu descriptors, not %zu", other_kinds[i], fds_of(d->keeper),
+			  kept + i + 1);
+	}
+	d->keeper_fds += OTHER_KINDS;
+}
+
 /* ---- a record that can't be read ---------------------------------------- */
 
 /* m@v1, and its alias. */
@@ -334,6 +399,35 @@ GPUWMD_TEST_BY(restart_store, what_cannot_be_read_goes_with_a_drain, scene(ACTIN
 	kept_kill(d, SIGTERM);
 	cr_assert_eq(status_of(d, "versions"), 0);
 	cr_assert_eq(status_of(d, "unread"), 0);
+}
+
+#define GARBLED 20
+
+/* Whatever valid digests stand over: gpuwmd starts, says what it could not read, and serves, or keeps all and serves nothing. */
+GPUWMD_TEST_BY(restart_store, a_state_of_any_bytes_is_no_end, scene(ACTING), gpuwmd_stop_empty)
+{
+	unsigned locked = 0, unread = 0;
+	char acts[32];
+
+	for (unsigned seed = 1; seed <= GARBLED; seed++) {
+		json_t *status;
+
+		snprintf(acts, sizeof acts, "garble %u\n", seed);
+		kill_after(d, acts);
+		status = query(d->admin, "status", NULL);
+		locked += json_object_get(status, "locked") != NULL;
+		unread += json_integer_value(json_object_get(status, "unread")) > 0;
+		json_decref(status);
+		OK(gpuwm_drain(d->admin));
+		cr_assert(EVENTUALLY(SLACK_MS, kept_memory(d) == 0), "seed %u", seed);
+		kept_kill(d, SIGTERM);
+		cr_assert_eq(status_of(d, "versions"), 0, "seed %u", seed);
+		load_small(d, 2);
+	}
+	cr_assert_gt(locked, 0);
+	cr_assert_gt(unread, 0);
+	cr_assert_eq(log_count(d, "was ended by signal"), GARBLED, "gpuwmd has crashed");
+	DROP(d, "m@v1", "m@v2");
 }
 
 static int pin_by(int sock, const char *ref, const char *pin)

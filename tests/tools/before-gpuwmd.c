@@ -4,9 +4,11 @@
  * FILE, if it is there, is read and removed. Its lines:
  *   foreign NAME   stores a memfd of that name, and passes it on
  *   short NAME     the same with one of one byte, with all seals
+ *   other NAME=WHAT  the same with something that is no memory: a pipe, socket, file, folder, path (O_PATH), event or device
  *   drop NAME      removes what has that name from the store, and passes it on no more
  *   tear           damages the younger slot of the state in its middle
  *   tear-all       damages both slots
+ *   garble N       changes some bytes of the younger slot, by this seed, and leaves it a valid one
  *   format N       makes the younger slot one of that format, a valid one
  *   program PATH   runs that one instead, with the same arguments
  *   env NAME=VALUE sets the variable
@@ -21,7 +23,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -51,19 +55,60 @@ static int find(const char *name)
 
 /* ---- descriptors ------------------------------------------------------ */
 
-static void store_foreign(const char *name, off_t bytes, int seals)
+static void store_fd(const char *name, int fd)
 {
-	int fd = memfd_create("foreign", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	char text[300];
 
 	snprintf(text, sizeof text, "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
-	if (count == FDS_MAX || fd < 0 || ftruncate(fd, bytes) < 0 || pwrite(fd, "x", 1, bytes - 1) != 1 ||
-	    fcntl(fd, F_ADD_SEALS, seals) < 0 || sd_pid_notify_with_fds(0, 0, text, &fd, 1) <= 0 ||
+	if (count == FDS_MAX || fd < 0 || sd_pid_notify_with_fds(0, 0, text, &fd, 1) <= 0 ||
 	    sd_notify_barrier(0, 5000000) <= 0)
 		die("a foreign descriptor could not be stored");
 	if (fd != FIRST + count && dup3(fd, FIRST + count, O_CLOEXEC) < 0)
 		die("a foreign descriptor could not be passed on");
 	names[count++] = strdup(name);
+}
+
+static void store_foreign(const char *name, off_t bytes, int seals)
+{
+	int fd = memfd_create("foreign", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, bytes) < 0 || pwrite(fd, "x", 1, bytes - 1) != 1 ||
+	    fcntl(fd, F_ADD_SEALS, seals) < 0)
+		die("a foreign memfd could not be made");
+	store_fd(name, fd);
+}
+
+/* Descriptors of another kind, which live as long as this process and its program. */
+static int other_of(const char *what)
+{
+	int two[2];
+
+	if (strcmp(what, "pipe") == 0)
+		return pipe2(two, O_CLOEXEC) < 0 ? -1 : two[0];
+	if (strcmp(what, "socket") == 0)
+		return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (strcmp(what, "file") == 0)
+		return open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (strcmp(what, "folder") == 0)
+		return open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (strcmp(what, "path") == 0)
+		return open("/", O_PATH | O_CLOEXEC);
+	if (strcmp(what, "event") == 0)
+		return eventfd(1, EFD_CLOEXEC);
+	if (strcmp(what, "device") == 0)
+		return open("/dev/zero", O_RDWR | O_CLOEXEC);
+	die("no such kind of descriptor");
+	return -1;
+}
+
+static void store_other(char *name)
+{
+	char *what = strchr(name, '=');
+
+	if (!what)
+		die("what the descriptor is to be is not said");
+	*what = '\0';
+	store_fd(name, other_of(what + 1));
 }
 
 static void drop(const char *name)
@@ -146,8 +191,17 @@ static void replace_text(char *payload, size_t bytes, const char *texts)
 	memcpy(found, to + 1, length);
 }
 
-/* The younger slot, with its digest. texts: as above; NULL: the payload stays. */
-static void rewrite(unsigned format, const char *texts)
+/* Up to three bytes, at random. */
+static void garble(unsigned char *payload, size_t bytes, unsigned seed)
+{
+	for (unsigned i = 0, word = seed; i <= seed % 3; i++) {
+		word = word * 1664525 + 1013904223;
+		payload[(word >> 8) % bytes] = (unsigned char)(word >> 24);
+	}
+}
+
+/* The younger slot, with its digest. texts: as above; NULL: the payload stays, unless a seed is there to change it. */
+static void rewrite(unsigned format, const char *texts, const char *seed)
 {
 	unsigned slot = younger();
 	struct header header = header_read(slot);
@@ -160,6 +214,8 @@ static void rewrite(unsigned format, const char *texts)
 		die("the state can't be read");
 	if (texts)
 		replace_text(payload, header.bytes, texts);
+	if (seed)
+		garble(payload, header.bytes, (unsigned)strtoul(seed, NULL, 10));
 	header.format = format;
 	header.digest = (struct digest){0};
 	digest_update(&sum, 0, &header, sizeof header);
@@ -181,6 +237,8 @@ static void act(char *line)
 		store_foreign(value, 1 << 20, 0);
 	} else if (strcmp(word, "short") == 0) {
 		store_foreign(value, 1, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+	} else if (strcmp(word, "other") == 0) {
+		store_other(value);
 	} else if (strcmp(word, "drop") == 0) {
 		drop(value);
 	} else if (strcmp(word, "tear") == 0) {
@@ -189,9 +247,11 @@ static void act(char *line)
 		tear(0);
 		tear(1);
 	} else if (strcmp(word, "format") == 0) {
-		rewrite((unsigned)strtoul(value, NULL, 10), NULL);
+		rewrite((unsigned)strtoul(value, NULL, 10), NULL, NULL);
+	} else if (strcmp(word, "garble") == 0) {
+		rewrite(header_read(younger()).format, NULL, value);
 	} else if (strcmp(word, "text") == 0) {
-		rewrite(header_read(younger()).format, value);
+		rewrite(header_read(younger()).format, value, NULL);
 	} else if (strcmp(word, "program") == 0) {
 		program = strdup(value);
 	} else if (strcmp(word, "env") == 0) {
@@ -203,13 +263,18 @@ static void act(char *line)
 	}
 }
 
+/* The file is closed before: its descriptor may be the next that is passed on. */
 static void act_all(FILE *file)
 {
-	char line[300];
+	static char text[4096];
+	char *line = text, *end;
 
-	while (fgets(line, sizeof line, file))
-		act(line);
+	text[fread(text, 1, sizeof text - 1, file)] = '\0';
 	fclose(file);
+	for (; (end = strchr(line, '\n')); line = end + 1) {
+		*end = '\0';
+		act(line);
+	}
 	tell_fds();
 }
 

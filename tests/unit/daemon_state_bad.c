@@ -87,6 +87,7 @@ StateTest(headers_that_cannot_be_are_no_slot)
 		{.format = 0, .slots = 2, .generation = 9},
 		{.format = STATE_FORMAT, .slots = 3, .generation = 9},
 		{.format = STATE_FORMAT, .slots = 2, .generation = 0},
+		{.format = STATE_FORMAT, .slots = 2, .generation = UINT64_MAX},
 		{.magic = "GPUWMSU", .format = STATE_FORMAT, .slots = 2, .generation = 9},
 	};
 	struct slot_header long_one = {.magic = "GPUWMST", .format = 1, .slots = 2, .generation = 9};
