@@ -160,7 +160,6 @@ int main(int argc, char **argv)
 	log_begin("gpuwmd");
 	abort_line_begin();
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a state that can't be written is an error, not a core */
 	signal(SIGHUP, SIG_IGN); /* until a reload is possible */
 	if (getenv("NOTIFY_SOCKET")) /* a person who reads errors of flags on a terminal needs no dates */
 		log_line_date();

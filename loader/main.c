@@ -223,7 +223,6 @@ int main(int argc, char **argv)
 	}
 	abort_line_begin();
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a log beyond RLIMIT_FSIZE must not end a load */
 	raise_file_limit();
 	/* gpuwmd has a higher priority, which a loader must not inherit: its work takes long. */
 	if (getpriority(PRIO_PROCESS, 0) < 0)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,7 @@ static bool is_dated;
 void log_begin(const char *program)
 {
 	log_name = program;
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 const char *log_program(void)

@@ -21,7 +21,8 @@ int log_level_parse(const char *name, enum log_level *ret);
 
 /* ---- the program ---- */
 
-/* Names the program whose lines these are. Call it first: the text must stay. */
+/* Names the program whose lines these are. Call it first: the text must stay. The program ignores SIGXFSZ from then on: a log, or anything
+ * else, that may not grow beyond RLIMIT_FSIZE is an error, and no end. */
 void log_begin(const char *program);
 const char *log_program(void);
 /* From here on only lines of this level and of those that matter more are written. Before that, this is LOG_LEVEL_INFO. */
