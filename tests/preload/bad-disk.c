@@ -1,7 +1,7 @@
 /* LD_PRELOAD: a disk that fails, or a file system that hangs. Below the folder BAD_DISK_FOLDER, the call that the file BAD_DISK_FAULT names
  * fails with the error number and after so many bytes of writes as it says ("pwrite 28 100"); where there is no such file, nothing fails.
  * As long as it says "stall", all these calls wait, and so do those that open or look at what lies there: the server of the file system
- * does not answer. */
+ * does not answer. "stall fsync": this call alone. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -52,12 +52,17 @@ static void fault_read(char text[64])
 		close(file);
 }
 
-static void wait_for_answer(void)
+static void wait_for_answer(const char *call)
 {
-	char text[64];
+	char text[64], what[32] = "";
 
-	for (fault_read(text); strncmp(text, "stall", 5) == 0; fault_read(text))
+	for (;;) {
+		fault_read(text);
+		if (strncmp(text, "stall", 5) != 0 ||
+		    (sscanf(text, "stall %31s", what) == 1 && strcmp(what, call) != 0))
+			return;
 		usleep(2000);
+	}
 }
 
 /* The bytes that may still be written before this call fails, with errno set; -1: it does not. */
@@ -69,7 +74,7 @@ static long long room(const char *call, int fd)
 
 	if (!is_below(fd))
 		return -1;
-	wait_for_answer();
+	wait_for_answer(call);
 	fault_read(text);
 	if (sscanf(text, "%31s %d %llu", what, &number, &after) < 2 || strcmp(what, call) != 0)
 		return -1;
@@ -127,14 +132,14 @@ EXPORT int unlinkat(int folder, const char *path, int flags)
 EXPORT int fstat(int fd, struct stat *ret)
 {
 	if (is_below(fd))
-		wait_for_answer();
+		wait_for_answer("fstat");
 	return (int)syscall(SYS_newfstatat, fd, "", ret, AT_EMPTY_PATH);
 }
 
 EXPORT int stat(const char *path, struct stat *ret)
 {
 	if (begins_so(path))
-		wait_for_answer();
+		wait_for_answer("stat");
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, ret, 0);
 }
 
@@ -147,14 +152,14 @@ EXPORT int open(const char *path, int flags, ...)
 	mode = flags & O_CREAT ? va_arg(arguments, int) : 0;
 	va_end(arguments);
 	if (begins_so(path))
-		wait_for_answer();
+		wait_for_answer("open");
 	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 EXPORT int mkdir(const char *path, mode_t mode)
 {
 	if (begins_so(path))
-		wait_for_answer();
+		wait_for_answer("mkdir");
 	return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
@@ -163,8 +168,15 @@ EXPORT DIR *opendir(const char *path)
 	static DIR *(*real)(const char *);
 
 	if (begins_so(path))
-		wait_for_answer();
+		wait_for_answer("opendir");
 	if (!real)
 		*(void **)&real = find("opendir");
 	return real(path);
+}
+
+EXPORT ssize_t write(int fd, const void *data, size_t bytes)
+{
+	if (is_below(fd))
+		wait_for_answer("write");
+	return syscall(SYS_write, fd, data, bytes);
 }

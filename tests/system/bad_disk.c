@@ -108,9 +108,19 @@ GPUWMD_TEST_IF(bad_disk, descriptions_survive_it_and_heal,
 
 #define END_MS 12000 /* the unit has 15 s to stop */
 
+/* call: the one that does; "": all of them. */
+static void hangs_in(const struct gpuwmd *d, const char *call)
+{
+	FILE *file = fopen(fault_path(d), "we");
+
+	cr_assert(file);
+	fprintf(file, "stall %s\n", call);
+	fclose(file);
+}
+
 static void hangs(const struct gpuwmd *d)
 {
-	fault_set(d, "stall", 0, 0);
+	hangs_in(d, "");
 }
 
 static void answers(struct gpuwmd *d)
@@ -215,4 +225,31 @@ GPUWMD_TEST_IF(bad_disk, a_file_system_without_a_server_holds_up_neither_a_start
 	unmount(folder, server);
 	described_reboot(d, SIGTERM);
 	attach_reads("m@v1", 1);
+}
+
+/* gpuwmctl ends, wherever it waits, and what it leaves goes with the next save. */
+GPUWMD_TEST_IF(bad_disk, a_save_does_not_wait_for_ever,
+	       SKIP_UNLESS(!SANITIZED, "the sanitizer must be the first library"), gpuwmd_start(NULL),
+	       gpuwmd_stop_empty)
+{
+	static const char *const calls[] = {"write", "fsync"};
+	char folder[160];
+
+	snprintf(folder, sizeof folder, "%s/saved", d->root);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	setenv("BAD_DISK_FOLDER", folder, 1);
+	setenv("BAD_DISK_FAULT", fault_path(d), 1);
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+		hangs_in(d, calls[i]);
+		preload("bad-disk");
+		CTL_IS(7, "save", "m@v1", folder, "--stall", "1s");
+		preload(NULL);
+		SAYS("has not answered for 1.0 s");
+	}
+	cr_assert_eq(unlink(fault_path(d)), 0);
+	CTL_IS(0, "save", "m@v1", folder);
+	DROP(d, "m@v1");
+	load_version(d, folder, "m@v2");
+	worker_reads(d, "m@v2", 1);
+	DROP(d, "m@v2");
 }
