@@ -51,6 +51,74 @@ struct saving {
 	json_t *result;
 };
 
+/* ---- where ---------------------------------------------------------------- */
+
+/* The path without links of a folder that may not be there yet. NULL: even the one above it can't be looked at. */
+static char *path_of(const char *folder)
+{
+	char *path = realpath(folder, NULL), *above, *parent;
+	const char *last;
+
+	if (path || errno != ENOENT)
+		return path;
+	above = strdup(folder);
+	while (above && strlen(above) > 1 && text_ends(above, "/"))
+		above[strlen(above) - 1] = '\0';
+	last = above ? path_last(above) : NULL;
+	parent = !above ? NULL : realpath(last == above ? "." : strndupa(above, (size_t)(last - above)), NULL);
+	if (parent && asprintf(&path, "%s/%s", parent, last) < 0)
+		path = NULL;
+	free(above);
+	free(parent);
+	return path;
+}
+
+static bool is_below(const char *path, const char *root)
+{
+	size_t bytes = strlen(root);
+
+	return strncmp(path, root, bytes) == 0 && (path[bytes] == '/' || path[bytes] == '\0');
+}
+
+/* A root may be a link itself. */
+static bool is_below_root(const char *path, const char *root)
+{
+	char *target = realpath(root, NULL);
+	bool below = is_below(path, root) || (target && is_below(path, target));
+
+	free(target);
+	return below;
+}
+
+/* Before anything is written: gpuwmd looks at files below its roots only. */
+static int check_roots(struct gpuwm_client *client, const char *folder)
+{
+	char *path = path_of(folder), roots[TEXT_BYTES_MAX + 1];
+	json_t *status, *list, *root;
+	bool below = !path; /* the save says what is wrong with the folder */
+	int code = answer_get(client, "status", NULL, &status);
+	size_t i;
+
+	if (code != EXIT_DONE) {
+		free(path);
+		return code;
+	}
+	list = json_object_get(status, "roots");
+	json_array_foreach(list, i, root)
+		below = below || is_below_root(path, json_string_value(root));
+	if (!below) {
+		answer_join(list, roots, sizeof(roots));
+		code = exit_with(
+			EXIT_PERMISSION,
+			"save to a folder below a root, or with --no-describe, which only writes the files",
+			"files in %s could not describe the version: gpuwmd's roots are %s", path,
+			roots[0] ? roots : "none");
+	}
+	json_decref(status);
+	free(path);
+	return code;
+}
+
 /* ---- attaching ------------------------------------------------------------ */
 
 /* The device of a rank is that of its first part. NULL: the version has no such rank. */
@@ -303,7 +371,11 @@ static int save_run(struct gpuwm_client *client, const struct arguments *argumen
 
 	if (!saving.folder[0])
 		return exit_with(EXIT_USAGE, NULL, "the folder is empty");
-	code = answer_get(client, "list", NULL, &list);
+	patience_begin(saving.folder, stall.given ? stall.value : PATIENCE_MS, HANGS);
+	code = no_describe ? EXIT_DONE : check_roots(client, saving.folder);
+	patience_end();
+	if (code == EXIT_DONE)
+		code = answer_get(client, "list", NULL, &list);
 	if (code != EXIT_DONE)
 		return code;
 	code = attach_all(client, list, arguments->positional[0], &saving);

@@ -208,16 +208,23 @@ GPUWMD_TEST(ctl_save, the_next_one_removes_what_a_killed_one_left)
 	DROP(d, "m@v1");
 }
 
-GPUWMD_TEST(ctl_save, files_outside_of_the_roots_are_written_and_describe_nothing)
+/* Whichever way leads there. */
+GPUWMD_TEST(ctl_save, files_outside_of_the_roots_are_not_written)
 {
-	char folder[160];
+	char folder[160], file[200];
 
 	snprintf(folder, sizeof(folder), "%s/elsewhere", d->dir);
+	snprintf(file, sizeof(file), "%s/model.safetensors", folder);
 	OK(publish_version(d->admin, d->device, "m@v1", SMALL(1)));
-	CTL_IS(6, "save", "m@v1", folder);
-	SAYS("m@v1 is saved, but these files do not describe it: ");
-	strcat(folder, "/model.safetensors");
-	cr_assert_eq(access(folder, F_OK), 0);
+	cr_assert_eq(symlink(d->dir, path_in(d, "out")), 0);
+	for (int i = 0; i < 2; i++) {
+		CTL_IS(6, "save", "m@v1", i == 0 ? folder : path_in(d, "out/elsewhere/"));
+		SAYS("/elsewhere could not describe the version: gpuwmd's roots are ");
+		SAYS("--no-describe");
+		cr_assert_neq(access(folder, F_OK), 0);
+	}
+	CTL_IS(0, "save", "m@v1", folder, "--no-describe");
+	cr_assert_eq(access(file, F_OK), 0);
 	CTL_IS(0, "-o", "json", "ls", "m");
 	cr_assert(!strstr(output, "\"source\""));
 	DROP(d, "m@v1");
