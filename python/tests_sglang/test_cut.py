@@ -31,7 +31,10 @@ def cut(daemon: Daemon, checkpoint: pathlib.Path, text: str) -> str:
     return ref
 
 
-@pytest.mark.parametrize(("kind", "name"), [("dense", "llama"), ("experts", "qwen")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("dense", "llama"), ("biased", "qwen"), ("experts", "qwen"), ("mixtral", "mixtral")],
+)
 def test_each_rank_has_what_it_reads_from_the_whole(
     daemon: Daemon, start: Start, checkpoints: pathlib.Path, kind: str, name: str
 ) -> None:
