@@ -288,6 +288,22 @@ static int replace(uint64_t bytes, uint64_t total, void *data)
 	return 0;
 }
 
+/* Who saves says by the umask who may read the weights. */
+Test(save, has_the_mode_that_the_umask_lets_it_have)
+{
+	mode_t before = umask(027);
+	char path[128];
+	struct stat st;
+
+	cr_assert(eq(int, save("m@v1"), 0), "%s", gpuwm_error()->message);
+	umask(before);
+	snprintf(path, sizeof(path), "%s/model.safetensors", target);
+	cr_assert(eq(int, stat(path, &st), 0));
+	cr_expect(eq(uint, st.st_mode & 0777, 0640));
+	cr_assert(eq(int, stat(target, &st), 0));
+	cr_expect(eq(uint, st.st_mode & 0777, 0750));
+}
+
 /* Before it writes anything: of several, only one could give its files their names. */
 Test(save, is_refused_while_another_one_writes_there)
 {
