@@ -90,7 +90,7 @@ class Worker(WorkerBase):  # type: ignore[misc]
     # ---- what an operator calls ----
 
     def gpuwm_asleep(self) -> dict[str, Any]:
-        return {"rank": 0, "asleep": self.asleep}
+        return {"rank": 0, "asleep": self.asleep, "device": "host"}
 
     # ---- what a switch calls ----
 

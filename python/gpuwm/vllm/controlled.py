@@ -4,21 +4,25 @@
     python -m gpuwm.engines park http://localhost:8000
 
 The middleware (ASGI) runs in the engine's API server. It listens where `gpuwm.engines.control`
-says, and at the server's port it tells nothing but its pid.
+says, and at the server's port it tells nothing but its pid. With GPUWM_PARK_WHEN_WANTED it also
+parks a server that nobody uses when another engine wants its room (`gpuwm.vllm.wanted`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import socket
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from .. import errors
 from ..engines import control
+from . import wanted
 from .gate import App, Receive, Scope, Send, ask_ranks, respond
 
 log: logging.Logger = logging.getLogger("vllm.gpuwm")
@@ -32,6 +36,7 @@ class Control:
     def __init__(self, app: App) -> None:
         self._app = app
         self._one: asyncio.Lock = asyncio.Lock()
+        self._idle: wanted.Idle | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -41,7 +46,21 @@ class Control:
             control.PATH
         ):
             await respond(send, 200, {"pid": os.getpid()})
+        elif kind == "http" and scope.get("method") == "POST" and self._idle is not None:
+            await self._request(self._idle, scope, receive, send)
         else:
+            await self._app(scope, receive, send)
+
+    async def _request(self, idle: wanted.Idle, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(idle.request())
+            except Exception as error:  # vLLM's own errors have no common base class
+                log.warning(
+                    "gpuwm: a request found the engine parked, and it can't wake: %s", error
+                )
+                await respond(send, 503, {"error": f"the engine sleeps, and can't wake: {error}"})
+                return
             await self._app(scope, receive, send)
 
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,8 +73,27 @@ class Control:
         server = await asyncio.start_unix_server(
             serve, control.socket_name(os.getpid()), limit=control.LINE_MAX
         )
-        async with server:
+        async with server, self._watching(client):
             await self._app(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def _watching(self, client: Any) -> AsyncIterator[None]:
+        """Inside, the server makes way for others when it is idle, if it shall."""
+        seconds = wanted.idle_seconds(getattr(client, "vllm_config", None))
+        if seconds is None:
+            yield
+            return
+        request = {"do": control.PARK, "mode": control.KEEP}
+        self._idle = wanted.Idle(
+            seconds, self._one, lambda: _do(client, request), lambda: _wake(client)
+        )
+        watch = asyncio.create_task(self._idle.watch(client))
+        try:
+            yield
+        finally:
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
 
     async def _serve(
         self, client: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -82,6 +120,8 @@ class Control:
             async with self._one:
                 begin = time.monotonic()
                 did = await _do(client, request)
+                if self._idle is not None:
+                    self._idle.parked = False  # from now on it is the operator's
                 return {"seconds": time.monotonic() - begin, "did": did}
         except Exception as error:  # it is the caller's
             log.warning("gpuwm: a call of gpuwm.engines failed: %s", error)
@@ -105,6 +145,10 @@ async def _do(client: Any, request: dict[str, Any]) -> bool:
         raise errors.Busy("the engine is paused", "resume it first")
     await _park(client, request["mode"], request.get("drain") or control.DRAIN_S)
     return True
+
+
+async def _wake(client: Any) -> None:
+    await client.wake_up()
 
 
 async def _park(client: Any, mode: str, drain: float) -> None:

@@ -348,8 +348,11 @@ class Worker(Lifeline, Extension, VllmWorker):
 
     @answering
     def gpuwm_asleep(self) -> dict[str, Any]:
-        """Returns `asleep`: whether this rank's memory sleeps, or a part of it."""
-        return {"asleep": sleep_mode.is_asleep()}
+        """Returns `asleep`: whether this rank's memory sleeps, or a part of it. `device`: gpuwmd's
+        name of its GPU, or None if no model lies in gpuwm's memory."""
+        models = model_loader.all_loaded()
+        device = str(models[0].mapping.version.device) if models else None
+        return {"asleep": sleep_mode.is_asleep(), "device": device}
 
     def _check_serves(self) -> None:
         if self.gpu_stands_by:
