@@ -1,4 +1,5 @@
 /* status, ps, clients, ping: what gpuwmd tells about itself. */
+#include "../../base/bytes.h"
 #include "commands.h"
 
 #include "answer.h"
@@ -176,6 +177,21 @@ static void status_roots(const json_t *status)
 	}
 }
 
+/* Who makes room first. */
+static void status_leaves_next(const json_t *status)
+{
+	const json_t *each;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "leaves_next"), i, each) {
+		char bytes[BYTES_TEXT];
+
+		say("leaves %s next: %s@%s, %s, to %s", answer_text(each, "device"), answer_text(each, "model"),
+		    answer_text(each, "tag"), bytes_format(answer_number(each, "bytes"), bytes),
+		    answer_text(each, "to"));
+	}
+}
+
 static const char *device_state(const json_t *device, const char *key, char text[CELL_TEXT])
 {
 	(void)text;
@@ -217,6 +233,7 @@ static int status_print(const json_t *status)
 	status_counts(status);
 	status_loaders(status);
 	status_roots(status);
+	status_leaves_next(status);
 	json_object_foreach(limits, key, value) {
 		line_add(&line, "%s%s %lld", separator, key, (long long)json_integer_value(value));
 		separator = ", ";

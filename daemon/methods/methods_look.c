@@ -7,6 +7,8 @@
 #include "../restart/keeping.h"
 #include "../work/loaders/loader.h"
 #include "../work/versions/leases.h"
+#include "../work/tiers/room.h"
+#include "../work/tiers/tiers.h"
 #include "../work/versions/unparks.h"
 #include "../work/jobs/verify.h"
 #include "../../base/utf8.h"
@@ -15,6 +17,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -200,10 +203,48 @@ static struct tiers_told tell_tiers(const struct server *server)
 	};
 }
 
+/* The version that would leave the device first if somebody needed a byte more there than it has. */
+static void put_leaves_next(struct message_writer *w, const struct work *work, struct device *device)
+{
+	const struct eviction_before nothing = {0};
+	const struct tiers_need need = {
+		.device = device,
+		.bytes = budget_left(device) + room_being_freed(work, device) + 1,
+		.no_context = true,
+		.who = {.by_operator = true},
+	};
+	struct eviction_plan plan;
+	struct error unused;
+
+	if (evictions_foresee(work, &need, &nothing, &plan, &unused) == 0 && plan.count > 0) {
+		const struct version *version = plan.list[0].version;
+
+		record_put_map(w, NULL, &leaves_next_record,
+			       &(struct leaves_next_told){
+				       .device = device->id,
+				       .version = &version->id,
+				       .model = model_name(version->model),
+				       .tag = version->tag,
+				       .bytes = plan.list[0].bytes,
+				       .to = tier_name(plan.list[0].to),
+			       });
+	}
+	free(plan.list);
+}
+
+static void put_leaving(struct message_writer *w, struct server *server, bool may_know)
+{
+	message_begin_array(w, "leaves_next");
+	for (size_t i = 0; may_know && i < server->ledger.devices.count; i++)
+		put_leaves_next(w, &server->work, server->ledger.devices.devices[i]);
+	message_end(w);
+}
+
 int method_status(struct request *request, const void *params, struct error *error)
 {
 	struct server *server = request->server;
 	const struct keeping *keeping = server->keeping;
+	const bool may_know = access_roles(request->session) & (ROLE_OPERATOR | ROLE_OBSERVER);
 	struct device_told devices[DEVICES_MAX];
 	uint64_t ages[DEVICES_MAX];
 	const struct scrub_told scrub = scrub_tell(server->work.scrub);
@@ -251,8 +292,8 @@ int method_status(struct request *request, const void *params, struct error *err
 	request_result(request, &w);
 	record_put(&w, request->form->result, &status);
 	put_limits(&w, server);
-	loader_pool_put(&w, server->work.loaders,
-			access_roles(request->session) & (ROLE_OPERATOR | ROLE_OBSERVER));
+	put_leaving(&w, server, may_know);
+	loader_pool_put(&w, server->work.loaders, may_know);
 	request_answer(request, &w);
 	loader_pool_refresh(server->work.loaders);
 	return 0;

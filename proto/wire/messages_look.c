@@ -150,6 +150,16 @@ static const struct record_field keeping_told_rows[] = {
 };
 const struct record keeping_told_record = {RECORD(struct keeping_told, keeping_told_rows)};
 
+static const struct record_field leaves_next_rows[] = {
+	FIELD_TEXT(struct leaves_next_told, device, DEVICE_BYTES_MAX),
+	FIELD_ID(struct leaves_next_told, version),
+	FIELD_TEXT(struct leaves_next_told, model, NAME_BYTES_MAX),
+	FIELD_TEXT(struct leaves_next_told, tag, NAME_BYTES_MAX),
+	FIELD_U64(struct leaves_next_told, bytes),
+	FIELD_TEXT(struct leaves_next_told, to, NAME_BYTES_MAX),
+};
+const struct record leaves_next_record = {RECORD(struct leaves_next_told, leaves_next_rows)};
+
 static const struct record_field root_told_rows[] = {
 	FIELD_TEXT(struct root_told, root, PATH_BYTES_MAX),
 	FIELD_ERROR_MAYBE(struct root_told, error),
@@ -218,6 +228,7 @@ static const struct record_field status_result_rows[] = {
 	FIELD_U64_MAYBE(struct status_result, standby_pid),
 	FIELD_MAP_MAYBE(struct status_result, roots_judged, struct roots_told, &roots_told),
 	FIELD_LOOP("keeping", &keeping_told_record),
+	FIELD_LOOP("leaves_next", &leaves_next_record),
 };
 static const struct record status_result = {
 	RECORD(struct status_result, status_result_rows),

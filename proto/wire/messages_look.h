@@ -156,6 +156,15 @@ struct status_result {
 	const uint64_t *standby_pid; /* of the loader that gets the next job; NULL: none stands by */
 	const struct roots_told *roots_judged; /* NULL: no loader has said yet */
 };
+/* What would leave a device first if somebody needed more room there. */
+struct leaves_next_told {
+	const char *device;
+	const struct version_id *version;
+	const char *model, *tag;
+	uint64_t bytes;
+	const char *to;
+};
+extern const struct record leaves_next_record;
 /* The map also has the array `contexts`. */
 struct keeping_told {
 	uint64_t pid;

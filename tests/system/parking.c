@@ -102,6 +102,31 @@ PARKING_TEST(who_is_awake_keeps_it_there)
 	leave(&w);
 }
 
+PARKING_TEST(status_says_what_would_leave_next)
+{
+	struct worker first = attached("m@v1"), second;
+
+	CTL_IS(0, "status");
+	cr_assert_not(strstr(output, "next:"), "%s", output);
+	load_version(d, checkpoint_write(d, "v2", LARGE(2)), "m@v2");
+	second = attached("m@v2");
+	OK(gpuwm_park(second.mapping, 0));
+	CTL_IS(0, "status");
+	SAYS("next: m@v2, 6"); /* MiB, in a GPU's granularity */
+	OK(gpuwm_park(first.mapping, 0));
+	CTL_IS(0, "status");
+	SAYS("next: m@v2");
+	OK(gpuwm_unpark(second.mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
+	CTL_IS(0, "status");
+	SAYS("next: m@v1");
+	OK(gpuwm_park(second.mapping, 0));
+	CTL_IS(0, "status");
+	SAYS("next: m@v1"); /* it was parked longest ago */
+	leave(&first);
+	leave(&second);
+	DROP(d, "m@v2");
+}
+
 /* A lease that is parked keeps the version from being freed. */
 RETIRING_TEST(what_is_parked_is_not_freed)
 {
