@@ -82,6 +82,7 @@ struct replica {
 	struct budget_charge
 		charge; /* what it was granted, until it is checked: then each segment has its own */
 	uint64_t scrubbed; /* the scrub's last pass that read it */
+	uint64_t copy_scrubbed; /* the same of its host copy */
 	bool lost; /* its device was lost with it; stays true when the device is back */
 };
 
@@ -333,6 +334,8 @@ bool version_has_content_of(const struct version *version, const struct version 
 void version_move(struct version *version, enum version_state state);
 /* Lists the descriptors of a part that was checked. They stay the part's. */
 void replica_list(const struct replica *replica, struct part *ret);
+/* The same with the segments of its host copy. */
+void replica_list_copy(const struct replica *replica, struct part *ret);
 /* The version's parts no longer keep their segments open. Call it before the version's descriptors leave the fd store. What only
  * this version held leaves with it (segment_hold.last). A second call does nothing. */
 void version_let_go(struct version *version);
@@ -404,7 +407,8 @@ struct lease_holder {
 	struct lease **leases; /* the beginning of the holder's list */
 	struct quota *quota;
 	uid_t uid; /* who is charged */
-	const struct peer *peer; /* its process, which the holder has as long as the lease; NULL: nobody knows */
+	const struct peer
+		*peer; /* its process, which the holder has as long as the lease; NULL: nobody knows */
 };
 
 /* Returns where it is noted which leases are awake. */

@@ -285,15 +285,23 @@ int version_add_replica(struct version *version, uint32_t rank, struct device *d
 	return 0;
 }
 
-void replica_list(const struct replica *replica, struct part *ret)
+static void list_holds(const struct replica *replica, const struct segment_hold *holds, uint32_t count,
+		       struct part *ret)
 {
 	ret->index = (struct part_fd){replica->index.fd, replica->index.bytes};
-	ret->segment_count = replica->segment_count;
-	for (uint32_t i = 0; i < replica->segment_count; i++) {
-		const struct segment *segment = replica->segments[i].segment;
+	ret->segment_count = count;
+	for (uint32_t i = 0; i < count; i++)
+		ret->segments[i] = (struct part_fd){holds[i].segment->fd, holds[i].segment->bytes};
+}
 
-		ret->segments[i] = (struct part_fd){segment->fd, segment->bytes};
-	}
+void replica_list(const struct replica *replica, struct part *ret)
+{
+	list_holds(replica, replica->segments, replica->segment_count, ret);
+}
+
+void replica_list_copy(const struct replica *replica, struct part *ret)
+{
+	list_holds(replica, replica->spares, replica->spare_count, ret);
 }
 
 void replica_clear(struct replica *replica)

@@ -30,9 +30,23 @@ static bool is_replica_of_earlier(const struct version *version, uint32_t positi
 	return false;
 }
 
+/* A device that is wanted may be `host`, where the host copy lies. */
+static int make_copy_job(const struct request *request, const struct verify_params *wanted,
+			 struct version *version, uint32_t position, struct job **ret_job, struct error *error)
+{
+	const struct replica *replica = &version->replicas[position];
+
+	*ret_job = NULL;
+	if (wanted->source || !replica->spares ||
+	    (wanted->device && strcmp(replica->spares_on->id, wanted->device) != 0))
+		return 0;
+	return verify_new_of_copy(&request->server->work, version, position, request->session->peer.uid,
+				  ret_job, error);
+}
+
 /* All of them or none. */
 static int make_jobs(const struct request *request, const struct verify_params *wanted, struct version *version,
-		     struct job *ret_jobs[PARTS_PER_VERSION_MAX], uint32_t *ret_count, struct error *error)
+		     struct job *ret_jobs[2 * PARTS_PER_VERSION_MAX], uint32_t *ret_count, struct error *error)
 {
 	struct server *server = request->server;
 	uint32_t count = 0;
@@ -40,15 +54,24 @@ static int make_jobs(const struct request *request, const struct verify_params *
 
 	for (uint32_t i = 0; r == 0 && i < version->replica_count; i++) {
 		const struct replica *replica = &version->replicas[i];
+		struct job *copy;
 
-		if ((wanted->rank && replica->rank != *wanted->rank) ||
-		    (wanted->device && strcmp(replica->device->id, wanted->device) != 0) ||
+		if (wanted->rank && replica->rank != *wanted->rank)
+			continue;
+		r = make_copy_job(request, wanted, version, i, &copy, error);
+		if (copy)
+			ret_jobs[count++] = copy;
+		if (r < 0 || (wanted->device && strcmp(replica->device->id, wanted->device) != 0) ||
 		    (wanted->source && !wanted->device && is_replica_of_earlier(version, i)))
 			continue;
 		r = (wanted->source ? verify_new_of_source : verify_new)(
 			&server->work, version, i, request->session->peer.uid, &ret_jobs[count], error);
 		count += r == 0;
 	}
+	if (r == 0 && count > PARTS_PER_VERSION_MAX)
+		r = error_set(error, -EINVAL, "verify it device by device, host among them",
+			      "%s@%s has %u parts and host copies, and at most %d are verified at once",
+			      model_name(version->model), version->tag, count, PARTS_PER_VERSION_MAX);
 	if (r == 0 && count == 0)
 		r = error_set(error, -ENODEV, "list tells where its parts are", "%s@%s has no such part on %s",
 			      model_name(version->model), version->tag, wanted->device ? wanted->device : "");
@@ -61,7 +84,7 @@ static int make_jobs(const struct request *request, const struct verify_params *
 int method_verify(struct request *request, const void *given, struct error *error)
 {
 	const struct verify_params *params = given;
-	struct job *jobs[PARTS_PER_VERSION_MAX];
+	struct job *jobs[2 * PARTS_PER_VERSION_MAX]; /* a part may have a host copy */
 	uint64_t numbers[PARTS_PER_VERSION_MAX];
 	struct verify_result result = {.jobs.items = numbers};
 	struct version *version;

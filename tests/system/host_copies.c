@@ -70,6 +70,25 @@ COPY_TEST(a_second_demotion_copies_nothing)
 	CTL_IS(0, "verify", "m@v1", "--wait");
 }
 
+COPY_TEST(verify_reads_both_places)
+{
+	uint64_t jobs[GPUWM_VERIFY_JOBS_MAX];
+	size_t count;
+
+	OK(gpuwm_verify(d->admin, "m@v1", NULL, jobs, &count));
+	cr_assert_eq(count, 1);
+	OK(gpuwm_job_wait(d->admin, jobs[0], 30000));
+	make_copy(d, "m@v1");
+	OK(gpuwm_verify(d->admin, "m@v1", NULL, jobs, &count));
+	cr_assert_eq(count, 2);
+	for (size_t i = 0; i < count; i++)
+		OK(gpuwm_job_wait(d->admin, jobs[i], 30000));
+	CTL_IS(0, "verify", "m@v1", "--wait", "--device", "host");
+	SAYS("host");
+	CTL_IS(0, "verify", "m@v1", "--source", "--wait");
+	cr_assert(has_copy(d, "v1"));
+}
+
 COPY_TEST(a_version_on_files_has_none)
 {
 	make_copy(d, "m@v1");

@@ -304,6 +304,39 @@ GPUWMD_TEST_IF(verify, finds_a_bit_that_flipped_anywhere, NEEDS_GPU(), gpuwmd_st
 }
 
 /* By legacy CUDA IPC: what was copied is compared with the index too. */
+/* A worker that has parked does not notice. */
+GPUWMD_TEST_IF(verify, what_is_damaged_on_its_device_comes_back_from_its_host_copy, NEEDS_GPU(),
+	       gpuwmd_start(NULL), gpuwmd_stop_empty)
+{
+	struct gpuwm_client *client = client_new();
+	struct gpuwm_mapping *mapping;
+	struct vandal vandal;
+
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	CTL_IS(0, "demote", "m@v1", "--to", "host", "--wait");
+	CTL_IS(0, "promote", "m@v1", "--wait");
+	OK(gpuwm_attach(client, "m@v1", NULL, &mapping));
+	OK(gpuwm_park(mapping, 0));
+	vandal_begin(d, "m", &vandal);
+	flip(&vandal, 0, 5, 3);
+	vandal_end(&vandal);
+	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "leases") == 1));
+	CTL_IS(9, "verify", "m", "--wait", "--device", d->device);
+	cr_assert(!is_tainted(d, "v1"));
+	cr_assert(log_says(d, "its host copy takes its place"));
+	OK(gpuwm_unpark(mapping, GPUWM_ROOM_AS_BEFORE, SOON_MS));
+	cr_assert(mapping_holds(mapping, 1));
+	OK(verify(d, "m"));
+	vandal_begin(d, "m", &vandal);
+	flip(&vandal, 0, 5, 3);
+	FAILS(EBADMSG, verify(d, "m"));
+	cr_assert(is_tainted(d, "v1"), "workers have it mapped");
+	vandal_end(&vandal);
+	OK(gpuwm_detach(mapping));
+	gpuwm_close(client);
+	DROP(d, "m@v1");
+}
+
 GPUWMD_TEST_IF(verify, no_copy_is_made_of_what_is_damaged, NEEDS_GPU(), gpuwmd_start(NULL), gpuwmd_stop_empty)
 {
 	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);

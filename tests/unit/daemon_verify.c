@@ -1,5 +1,7 @@
 /* verify: what a loader is told and handed, what its answer means, and who waits for whom. */
+#include "daemon/ledger/relocation.h"
 #include "daemon/work/jobs/verify.h"
+#include "daemon/work/tiers/host_copies.h"
 #include "tests/support/any/between.h"
 #include "tests/support/daemon/service.h"
 #include "tests/support/fail_alloc.h"
@@ -244,6 +246,82 @@ VerifyTest(without_memory_leaves_nothing)
 	cr_assert_not(fail_alloc_disarm());
 	cr_expect_gt(n, 2);
 	job_drop(&server->work.jobs, job);
+}
+
+/* ---- host copies ---- */
+
+/* m@v1 lies on a GPU, and what it had in host memory is its host copy. */
+static void begin_with_copy(void)
+{
+	struct device gpu = {.id = "GPU-1", .name = "gpu", .kind = &kind_cuda, .total = 1 << 20};
+	struct relocated stays = {0}, memory = {.moves = true, .keeps_copy = true};
+	struct part arrived = {.segment_count = 1, .segments[0] = {memfd_create("gpu", MFD_CLOEXEC), 4096}};
+
+	begin_with_v1();
+	cr_assert_eq(device_table_report(&server->ledger.devices, &gpu, 1), 0);
+	memory.onto = v1->replicas[0].device = device_find(&server->ledger.devices, "GPU-1");
+	version_relocate(v1, ON_HOST, &stays);
+	budget_adopt(memory.onto, 4096, &memory.charge);
+	cr_assert_eq(relocated_take(&v1->replicas[0], &memory, &arrived, &error), 0, "%s", error.message);
+	version_relocate(v1, ON_DEVICE, &memory);
+	relocated_clear(&memory);
+	cr_assert_gt(version_host_copy_bytes(v1), 0);
+}
+#define CopyTest(name) TestBetween(verify, name, begin_with_copy(), end())
+
+/* The job that the loader has, of the host copy. */
+static void verify_copy(void)
+{
+	struct fields f, segment;
+	const msgpack_object *segments;
+	uint32_t count;
+
+	cr_assert_eq(VERIFY(admin, "m", TEXT("device", DEVICE_HOST)), 0, "%s", message.error.message);
+	cr_assert_eq(job_count(), 1);
+	job = job_find(&server->work.jobs, server->work.jobs.last_id);
+	cr_assert(comes(loader));
+	cr_expect_str_eq(answer_text("device"), DEVICE_HOST);
+	fields_of(&f, message.body);
+	segments = fields_array(&f, "segments", &count);
+	cr_assert_eq(count, 1);
+	fields_of(&segment, &segments[0]);
+	cr_expect_eq(inode(packet.fds[fields_u64(&segment, "fd")]),
+		     inode(v1->replicas[0].spares[0].segment->fd));
+}
+
+CopyTest(reads_the_host_copy_too)
+{
+	verify_copy();
+	loader_ends(loader, 0, "");
+	cr_expect_eq(job->state, JOB_DONE);
+	cr_expect_gt(version_host_copy_bytes(v1), 0);
+	next_loader();
+	cr_assert_eq(VERIFY(admin, "m", TEXT("device", "GPU-1")), 0, "%s", message.error.message);
+	cr_expect_eq(job_count(), 1);
+	cr_assert_eq(VERIFY(admin, "m"), 0, "%s", message.error.message);
+	cr_expect_eq(job_count(), 2, "both places");
+}
+
+CopyTest(a_damaged_host_copy_goes_and_its_version_is_sound)
+{
+	verify_copy();
+	loader_ends(loader, -EBADMSG, "tensor \"t\" differs");
+	cr_expect_eq(job->state, JOB_FAILED);
+	cr_expect_not(v1->tainted);
+	TURN_UNTIL(version_host_copy_bytes(v1) == 0);
+	cr_expect_eq(v1->readers, 0);
+	cr_expect_eq(VERIFY(admin, "m", TEXT("device", DEVICE_HOST)), -ENODEV);
+}
+
+CopyTest(a_host_copy_that_is_read_makes_room_all_the_same)
+{
+	verify_copy();
+	cr_assert(host_copy_drop(&server->work, v1));
+	cr_expect_eq(version_host_copy_bytes(v1), 0);
+	cr_assert(comes(loader));
+	cr_expect_str_eq(message.method, "cancel");
+	loader_ends(loader, -EBADMSG, "whatever it finds");
+	cr_expect_not(v1->tainted, "it was not the version's memory");
 }
 
 /* ---- what its answer means ---- */

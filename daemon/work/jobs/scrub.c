@@ -98,11 +98,19 @@ void scrub_begin(struct scrub *scrub)
 
 /* ---- parts ---- */
 
+static void note_read(const struct scrub *scrub, struct replica *part, bool of_copy)
+{
+	if (of_copy)
+		part->copy_scrubbed = scrub->pass;
+	else
+		part->scrubbed = scrub->pass;
+}
+
 /* The first one is logged, the others are counted. */
-static void skip(struct scrub *scrub, const struct version *version, struct replica *part,
+static void skip(struct scrub *scrub, const struct version *version, struct replica *part, bool of_copy,
 		 const struct error *why)
 {
-	part->scrubbed = scrub->pass;
+	note_read(scrub, part, of_copy);
 	if (scrub->skipped++ == 0)
 		log_warning(
 			"the scrub could not read %s@%s on %s (status counts what else it can't in this pass): %s",
@@ -114,6 +122,7 @@ static void part_ended(struct scrub *scrub, const struct job *job, const struct 
 {
 	struct version *version = job->reads;
 	struct replica *part = &version->replicas[job->replica];
+	const bool of_copy = verify_job_of(job)->of_copy;
 	bool gave_way;
 
 	if (!scrub || scrub->job != job)
@@ -123,9 +132,9 @@ static void part_ended(struct scrub *scrub, const struct job *job, const struct 
 	scrub->gives_way = false;
 	if (gave_way)
 		return;
-	part->scrubbed = scrub->pass;
+	note_read(scrub, part, of_copy);
 	if (error && error->code != -EBADMSG && version->state == VERSION_READY)
-		skip(scrub, version, part, error);
+		skip(scrub, version, part, of_copy, error);
 }
 
 static void scrub_job_end(struct work *work, struct job *job, const struct error *error)
@@ -143,17 +152,19 @@ static const struct job_actions scrub_job = {
 };
 
 /* -EAGAIN: there is no room for its context now. */
-static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, struct error *error)
+static int begin_part(struct scrub *scrub, struct version *version, uint32_t position, bool of_copy,
+		      struct error *error)
 {
 	struct work *work = scrub->work;
+	const struct replica *part = &version->replicas[position];
 	struct budget_charge context;
 	struct job *job;
-	int r = budget_charge_context(version->replicas[position].lies_on, &context, error);
+	int r = budget_charge_context(of_copy ? part->spares_on : part->lies_on, &context, error);
 
 	if (r < 0)
 		return r;
 	budget_release(&context); /* there is room for it now: that is all that was asked */
-	r = verify_new(work, version, position, geteuid(), &job, error);
+	r = (of_copy ? verify_new_of_copy : verify_new)(work, version, position, geteuid(), &job, error);
 	if (r < 0)
 		return r;
 	job->is_routine = true;
@@ -172,16 +183,17 @@ static int begin_part(struct scrub *scrub, struct version *version, uint32_t pos
 static bool look_at_part(struct scrub *scrub, struct version *version, uint32_t position, bool *later)
 {
 	struct replica *part = &version->replicas[position];
+	const bool of_copy = part->scrubbed == scrub->pass;
 	struct error error;
 	int r;
 
-	if (part->scrubbed == scrub->pass)
+	if (of_copy && (!part->spares || part->copy_scrubbed == scrub->pass))
 		return false;
-	r = begin_part(scrub, version, position, &error);
+	r = begin_part(scrub, version, position, of_copy, &error);
 	if (r == -EAGAIN)
 		*later = true;
 	else if (r < 0)
-		skip(scrub, version, part, &error);
+		skip(scrub, version, part, of_copy, &error);
 	return r == 0;
 }
 

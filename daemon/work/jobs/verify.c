@@ -1,11 +1,13 @@
 #include "verify.h"
 #include "job.h"
+#include "../tiers/tiers.h"
 #include "../versions/sharing.h"
 #include "../work.h"
 #include "../versions/versions.h"
 #include "../../../proto/wire/messages.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +68,36 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 				   error);
 }
 
+int verify_new_of_copy(struct work *work, struct version *version, uint32_t replica, uid_t uid,
+		       struct job **ret_job, struct error *error)
+{
+	const struct replica *part = &version->replicas[replica];
+	int r;
+
+	if (!part->spares)
+		return error_set(error, -EINVAL, "verify its devices", "rank %u of %s@%s has no host copy",
+				 part->rank, model_name(version->model), version->tag);
+	r = verify_make(work, version, replica, uid, part->spares_on, ret_job, error);
+	if (r == 0)
+		verify_job_of(*ret_job)->of_copy = true;
+	return r;
+}
+
+void verify_cancel_copies(struct work *work, const struct version *version)
+{
+	struct job *job = work->jobs.first, *next;
+	struct error reason;
+
+	error_set(&reason, -ECANCELED, "verify it again, if it has another one", "the host copy has made room");
+	for (; job; job = next) {
+		const struct verify_job *verify = verify_job_of(job);
+
+		next = job->next;
+		if (verify && verify->of_copy && job->reads == version)
+			job_cancel(work, job, &reason);
+	}
+}
+
 int verify_new_of_source(struct work *work, struct version *version, uint32_t replica, uid_t uid,
 			 struct job **ret_job, struct error *error)
 {
@@ -109,7 +141,10 @@ size_t verify_put(struct message_writer *w, const struct job *job, const struct 
 		params.roots.count = (uint32_t)config->root_count;
 	}
 	record_put(w, form_job_verify.params, &params);
-	replica_list(replica, &part);
+	if (verify->of_copy && replica->spares) /* a demotion may have made it the version's memory */
+		replica_list_copy(replica, &part);
+	else
+		replica_list(replica, &part);
 	if (files) /* the index has the digests */
 		part.segment_count = 0;
 	return part_write(w, &part, ret_fds);
@@ -124,6 +159,64 @@ void verify_taint(struct work *work, const struct job *job, struct version *vers
 		sharing_taint(work, version, replica, job->damaged_segment, found);
 }
 
+/* It goes, and the version is sound. */
+static void verify_damn_copy(struct work *work, const struct job *job, const struct version *version,
+			     const struct error *found)
+{
+	const struct replica *replica = &version->replicas[job->replica];
+
+	log_error("the host copy of rank %u of %s@%s is damaged, and is given up: %s", replica->rank,
+		  model_name(version->model), version->tag, found->message);
+	for (uint32_t i = 0; i < replica->spare_count; i++) {
+		if (!job->found_segment || i == job->damaged_segment)
+			sharing_damn_copy(work, replica, i, found);
+	}
+}
+
+static bool has_whole_copy(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].spares)
+			return false;
+	}
+	return true;
+}
+
+/* The host copy becomes the version's memory, and what is damaged goes. A promotion compares every digest. Returns false if it can't, because
+ * somebody has the memory mapped, for example. */
+static bool verify_heal(struct work *work, const struct job *job, struct version *version,
+			const struct error *found)
+{
+	static const struct tiers_who by_gpuwmd = {.by_operator = true};
+	const struct replica *replica = &version->replicas[job->replica];
+	char reason[DEVICE_BYTES_MAX + 64];
+	struct error why;
+
+	if (!has_whole_copy(version) || version_awake_leases(version) > 0)
+		return false;
+	if (job->found_segment && job->damaged_segment < replica->segment_count)
+		sharing_taint(work, version, replica, job->damaged_segment, found);
+	snprintf(reason, sizeof(reason), "its memory on %s is damaged", replica->device->id);
+	if (tiers_demote(work, version, ON_HOST, &by_gpuwmd, reason, &why) < 0)
+		return false;
+	log_error("%s@%s is damaged on %s: its host copy takes its place: %s", model_name(version->model),
+		  version->tag, replica->device->id, found->message);
+	return true;
+}
+
+/* What lies there now is not what was read, if the version has moved. Files say nothing about the memory. */
+static void verify_judge(struct work *work, const struct job *job, struct version *version,
+			 const struct error *found)
+{
+	const struct replica *replica = &version->replicas[job->replica];
+
+	if (verify_job_of(job)->of_copy && replica->spares_on == job->devices[0])
+		verify_damn_copy(work, job, version, found);
+	else if (!verify_job_of(job)->source && replica->lies_on == job->devices[0] &&
+		 !verify_heal(work, job, version, found))
+		verify_taint(work, job, version, found);
+}
+
 void verify_end(struct work *work, struct job *job, const struct error *error)
 {
 	struct version *version = job->reads;
@@ -131,11 +224,9 @@ void verify_end(struct work *work, struct job *job, const struct error *error)
 	job->reads = NULL;
 	if (!job->loader) /* it never ran */
 		return;
-	/* What lies there now is not what was read, if the version has moved. Files say nothing about the memory. */
-	if (error && error->code == -EBADMSG && !verify_job_of(job)->source &&
-	    version->replicas[job->replica].lies_on == job->devices[0])
-		verify_taint(work, job, version, error);
 	version->readers--;
+	if (error && error->code == -EBADMSG)
+		verify_judge(work, job, version, error);
 	versions_free_unused(work, version);
 }
 

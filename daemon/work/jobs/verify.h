@@ -20,6 +20,7 @@ struct work;
 struct verify_job {
 	struct job job;
 	uint64_t chunk, permille; /* its pace; 0: as fast as can be */
+	bool of_copy; /* the part's host copy is read */
 	char *source; /* owned: the files that are read, and not the memory; NULL: the memory is */
 };
 
@@ -33,6 +34,11 @@ static inline struct verify_job *verify_job_of(const struct job *job)
  * Fails with -EINVAL (it lies on files), -EBUSY (it is on its way to another tier), -EDQUOT and -ENOMEM. */
 int verify_new(struct work *work, struct version *version, uint32_t replica, uid_t uid, struct job **ret_job,
 	       struct error *error);
+/* The same for the part's host copy. If it is damaged, it goes, and the version is sound. Fails with -EINVAL if there is none. */
+int verify_new_of_copy(struct work *work, struct version *version, uint32_t replica, uid_t uid,
+		       struct job **ret_job, struct error *error);
+/* The host copies of the version go: nobody reads them any more. */
+void verify_cancel_copies(struct work *work, const struct version *version);
 /* The same for a job that compares the files that the version comes back from with the part's index. The version may lie on any
  * tier, and move meanwhile. Fails with -EINVAL if no files are known, with -EDQUOT, -ENODEV and -ENOMEM. */
 int verify_new_of_source(struct work *work, struct version *version, uint32_t replica, uid_t uid,

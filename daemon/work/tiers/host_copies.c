@@ -3,6 +3,7 @@
 #include "../../clients/access.h"
 #include "../../restart/keeping.h"
 #include "room.h"
+#include "../jobs/verify.h"
 #include "tiers_internal.h"
 
 /* Host copies leave this part of the budget of host, and of the fd store, to others, who so need not wait until a copy is closed. */
@@ -88,6 +89,7 @@ bool host_copy_drop(struct work *work, struct version *version)
 		move_free(leaves);
 		return false;
 	}
+	verify_cancel_copies(work, version);
 	version_take_host_copy(version, leaves->memory);
 	keeping_save(work->keeping);
 	move_leave(leaves);

@@ -171,6 +171,12 @@ static void taint_holders(struct work *work, struct segment *segment, const stru
 	}
 }
 
+void sharing_damn_copy(struct work *work, const struct replica *replica, uint32_t position,
+		       const struct error *found)
+{
+	taint_holders(work, replica->spares[position].segment, NULL, found);
+}
+
 void sharing_taint(struct work *work, const struct version *version, const struct replica *replica,
 		   uint32_t position, const struct error *found)
 {

@@ -41,6 +41,9 @@ struct sharing_pairs {
 int sharing_take(const struct work *work, const struct job *job, const struct replica *part,
 		 const struct sharing_pairs *pairs, struct publish_checked *checked, struct error *error);
 
+/* A segment of the part's host copy is damaged: host copies that have it go. Versions whose memory it is are tainted. */
+void sharing_damn_copy(struct work *work, const struct replica *replica, uint32_t position,
+		       const struct error *found);
 /* A verify of the part has found that a segment is damaged. Taints the other versions that hold the segment. Versions that hold it
  * and are not ready yet will fail (sharing_check_segments). position: of the segment in the part. */
 void sharing_taint(struct work *work, const struct version *version, const struct replica *replica,
