@@ -123,8 +123,16 @@ def test_the_id_of_a_response_leads_to_its_engine(serve: Serve) -> None:
 
 def test_headers_of_a_connection_go_no_further(serve: Serve) -> None:
     body = b'{"model": "a"}'
-    lines = ("X-Mine: 1", "Connection: close, X-Hop", "X-Hop: 1", "TE: trailers", "Keep-Alive: 5")
-    lines += ("Authorization: Bearer mine", "Proxy-Connection: x", "Expect: 100-continue")
+    lines = [
+        "X-Mine: 1",
+        "Connection: close, X-Hop",
+        "X-Hop: 1",
+        "TE: trailers",
+        "Keep-Alive: 5",
+        "Authorization: Bearer mine",
+        "Proxy-Connection: x",
+        "Expect: 100-continue",
+    ]
     status, answer = raw(serve, head(f"Content-Length: {len(body)}", *lines, path="/echo") + body)
     assert status == 200
     told = json.loads(answer)["head"].lower()

@@ -136,6 +136,18 @@ def test_the_scripts_say_which_version_they_are(machine: Machine) -> None:
         assert machine.run(name, "--help")
 
 
+def test_the_extra_that_is_missing_is_named(machine: Machine) -> None:
+    done = subprocess.run(
+        ["gpuwm-serve", "x/model"],
+        env=machine.variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "there is no package aiohttp: pip install 'gpuwm-client[serve]'" in done.stderr
+
+
 def test_a_script_without_its_program_says_so() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import gpuwm_programs; gpuwm_programs.gpuwmctl()"],
@@ -159,6 +171,7 @@ def test_the_programs_support_gpus_and_no_other_nodes(machine: Machine) -> None:
 
 def test_the_pages_are_where_man_looks(machine: Machine) -> None:
     sections = {"gpuwmctl": 1, "gpuwmd.conf": 5, "gpuwmd": 8, "gpuwm-keeper": 8, "gpuwm-follow": 8}
+    sections["gpuwm-serve"] = 1
     pages = machine.environment.folder / "share/man"
     for name, section in sections.items():
         assert (pages / f"man{section}/{name}.{section}").is_file()

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-from .. import errors
+from .. import __version__, errors
 
 STARTED, FAILED = 0, 1  # exit statuses
 WAIT_S = 3600.0  # for an answer to `wake --wait`
@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         "--check", action="store_true", help="say what would not fit or not work, and how long "
         "requests may wait; start nothing",
     )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"gpuwm-serve {__version__}")
     parser.add_argument("--listen", metavar="HOST:PORT", help="instead of serve.listen")
     return parser
 

@@ -1,0 +1,87 @@
+"""docs/how-to/serve.md and gpuwm-serve(1) say what gpuwm-serve does."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from serving_models import Serve, serving
+
+from gpuwm.serve import __main__ as program
+from gpuwm.serve import models
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).parents[2]
+GUIDE = ROOT / "docs/how-to/serve.md"
+GUIDE_LINES = 200
+pytestmark = pytest.mark.skipif(not GUIDE.exists(), reason="docs/ is not here")
+
+
+def blocks(page: str, number: int) -> str:
+    command = [sys.executable, str(ROOT / "tests/operators/pages/blocks"), str(ROOT / page)]
+    return subprocess.run(
+        [*command, str(number)], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def run(serve: Serve, code: str, folder: pathlib.Path) -> str:
+    """A block, in a folder with the models.toml of a gpuwm-serve that runs."""
+    script = folder / "gpuwm-serve"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gpuwm.serve "$@"\n')
+    script.chmod(0o755)
+    (folder / "models.toml").write_text(serve.file.read_text())
+    code = code.replace("localhost:8000", f"127.0.0.1:{serve.port}")
+    path = f"{folder}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", "-ec", code],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_the_guide_s_commands_do_what_it_says(tmp_path: pathlib.Path) -> None:
+    check_and_start = blocks("docs/how-to/serve.md", 2)
+    ask = blocks("docs/how-to/serve.md", 3)
+    with serving({"models": {"small": {}, "coder": {}}}) as serve:
+        check, start = check_and_start.splitlines()
+        assert run(serve, check, tmp_path).splitlines()[0].startswith("MODEL  ENGINE  ")
+        assert start == "gpuwm-serve models.toml &"  # as `serving` has started it
+        assert '"content": "small small small small "' in run(serve, ask, tmp_path)
+
+
+def test_the_guide_s_models_are_right() -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    found = models.parse(tomllib.loads(text), "the guide").models
+    assert list(found) == ["small", "coder", "judge"]
+    assert (found["coder"].idle, found["judge"].stays_awake) == (600, True)
+
+
+def test_the_guide_has_all_keys_and_is_short() -> None:
+    text = GUIDE.read_text()
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    told = [key for row in rows for key in re.findall(r"`(\w+)`", row)]
+    assert told == [*models.OF_A_MODEL, *models.OF_SERVE]
+    assert len(text.splitlines()) <= GUIDE_LINES
+
+
+def test_the_man_page_has_all_options() -> None:
+    page = (ROOT / "docs/man/gpuwm-serve.1.scd").read_text()
+    told = re.findall(r"^\*.*?(--[a-z-]+)\*", page, re.MULTILINE)
+    parsers = (program._parser(), program._wake_parser())
+    found = {
+        option
+        for parser in parsers
+        for option in re.findall(r"^ +(?:-h, )?(--[a-z]+)", parser.format_help(), re.MULTILINE)
+    }
+    assert set(told) == found
