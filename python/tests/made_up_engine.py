@@ -20,6 +20,7 @@ from typing import Any
 
 from gpuwm.engines import control
 
+BACKLOG = 8  # connections that wait to be accepted; vLLM has 2,048
 LINE = b'data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": %s}]}\n\n'
 
 
@@ -132,7 +133,7 @@ async def main(socket: str, name: str, how: dict[str, Any]) -> None:
     if socket.isdecimal():
         server = await asyncio.start_server(engine.serve, "127.0.0.1", int(socket))
     else:
-        server = await asyncio.start_unix_server(engine.serve, socket, backlog=4096)
+        server = await asyncio.start_unix_server(engine.serve, socket, backlog=BACKLOG)
     async with commands, server:
         await server.serve_forever()
 

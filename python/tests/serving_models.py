@@ -58,6 +58,7 @@ class Serve:
         self.port = 0
         self.write(tables)
         self._process: subprocess.Popen[bytes] | None = None
+        self._listened = 0  # how often one has begun to
 
     def write(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
         serve = {"listen": f"127.0.0.1:{self.port}", "folder": str(self.folder / "run")}
@@ -73,17 +74,22 @@ class Serve:
         self.file.write_text(text.replace("127.0.0.1:0", f"127.0.0.1:{self.port}"))
 
     def start(self) -> None:
-        before = self.text().count("listens at")
+        self.take(self.another())
+
+    def another(self, *words: str) -> subprocess.Popen[bytes]:
+        """A process with the same models.toml."""
+        self._listened = self.text().count("listens at")
+        command = [sys.executable, "-m", "gpuwm.serve", str(self.file), *words]
         with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "gpuwm.serve", str(self.file)], stdout=log, stderr=log
-            )
-        process = self._process
+            return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def take(self, process: subprocess.Popen[bytes]) -> None:
+        """From now on it is this process, which begins to serve."""
+        self._process = process
 
         def ports() -> list[str]:
-            found = re.findall(r"listens at [\d.]+:(\d+)", self.text())
             assert process.poll() is None, self.text()
-            return found[before:]
+            return re.findall(r"listens at [\d.]+:(\d+)", self.text())[self._listened :]
 
         self.port = int(eventually(ports)[-1])
 

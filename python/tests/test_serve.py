@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -168,6 +170,24 @@ def test_engines_go_on_when_it_is_killed_and_are_found_again() -> None:
         assert not is_alive(pid)
 
 
+def test_a_standby_goes_on_with_the_engines() -> None:
+    with serving({"models": {"a": {}}}) as serve:
+        serve.write_port()
+        serve.said("a")
+        pid = serve.engine("a")
+        second = serve.another("--standby")
+        eventually(lambda: waits_for_a_lock(second.pid))
+        serve.signal(signal.SIGKILL)
+        serve.take(second)
+        assert serve.said("a") == "a " * 4
+        assert serve.engine("a") == pid
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    text = pathlib.Path("/proc/locks").read_text()
+    return bool(re.search(rf"-> FLOCK .* {pid} ", text))
+
+
 def test_engines_of_models_that_are_gone_end() -> None:
     with serving({"models": {"a": {}, "b": {}}}) as serve:
         serve.said("a")
@@ -226,11 +246,17 @@ def test_engines_take_turns_on_memory_of_gpuwmd(daemon: Daemon) -> None:
     budget = daemon.admin.devices[0].budget
     for name in "ab":
         daemon.load(f"{name}@v1", {"weight": np.ones(1 << 20, np.uint8)})
+    takes = budget // 3 * 2
     models = {
-        name: {"how": {"gpuwmd": f"{name}@v1", "room": budget // 3 * 2}, "devices": ["host"]}
+        name: {
+            "how": {"gpuwmd": f"{name}@v1", "room": takes},
+            "devices": ["host"],
+            "memory": takes,
+        }
         for name in "ab"
     }
-    with serving({"models": models, "devices": {"host": AWAKE_GIB * GIB}}) as serve:
+    with serving({"models": models, "devices": {}}) as serve:
+        assert not gpuwmd.decides(gpuwm.connect(), 0.1)
         for name in "abab":
             assert serve.said(name) == f"{name} " * 4
         serve.said("a")
@@ -239,7 +265,7 @@ def test_engines_take_turns_on_memory_of_gpuwmd(daemon: Daemon) -> None:
             for client in daemon.admin.clients()
             for lease in client["leases"]
         }
-        assert sorted(rooms.values()) == [0, budget // 3 * 2]
+        assert sorted(rooms.values()) == [0, takes]
 
 
 def test_what_gpuwmd_has_room_for_is_known(daemon: Daemon) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -10,12 +11,14 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+import aiohttp
 import pytest
 from conftest import eventually
 from serving_models import Serve, serving
 
 CHAT = "/v1/chat/completions"
 BODY_BYTES = 1 << 20
+AT_ONCE = 400
 
 
 @pytest.fixture(scope="module")
@@ -249,3 +252,18 @@ def test_connections_have_a_limit() -> None:
         eventually(lambda: raw(serve, alive)[0] == 503)
         first.close()
         eventually(lambda: raw(serve, alive)[0] == 200)
+
+
+def test_more_requests_come_at_once_than_an_engine_accepts(serve: Serve) -> None:
+    """The made-up engine has a short queue of connections."""
+
+    async def ask() -> list[int]:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+            async def one() -> int:
+                async with session.post(serve.url + CHAT, json={"model": "a"}) as answer:
+                    return answer.status
+
+            return await asyncio.gather(*(one() for _ in range(AT_ONCE)))
+
+    assert set(asyncio.run(ask())) == {200}

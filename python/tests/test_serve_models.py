@@ -177,6 +177,7 @@ def test_check_says_what_would_not_work(write: Write, capsys: pytest.CaptureFixt
         """
         [serve]
         listen = "0.0.0.0:8000"
+        connections = 100000000
         [devices]
         0 = "10 GiB"
         [models]
@@ -189,6 +190,7 @@ def test_check_says_what_would_not_work(write: Write, capsys: pytest.CaptureFixt
     assert status == 1
     for each in (
         "serve.listen: everybody who reaches 0.0.0.0 could use the models: set serve.token_file",
+        "serve.connections: 100000000 clients take 200000256 files, and a process has ",
         "models.a: there is no program no-such-program",
         "models.a: it takes 11.00 GiB of device 0, which has 10.00 GiB",
         "models.b: there is no folder /no/such",

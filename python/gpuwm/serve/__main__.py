@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import __version__, errors
 
-STARTED, FAILED = 0, 1  # exit statuses
+DONE, FAILED = 0, 1  # exit statuses
 WAIT_S = 3600.0  # for an answer to `wake --wait`
 
 
@@ -50,6 +50,11 @@ def _parser() -> argparse.ArgumentParser:
         "requests may wait; start nothing",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gpuwm-serve {__version__}")
+    parser.add_argument(
+        "--standby",
+        action="store_true",
+        help="wait until the gpuwm-serve that runs has ended, then go on with its engines",
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="instead of serve.listen")
     return parser
 
@@ -70,15 +75,17 @@ def _serve(found: argparse.Namespace) -> int:
     config = _read(found.models)
     if found.listen:
         config = dataclasses.replace(config, listen=models.listen(found.listen))
-    config, started = server.complete(config)
+    gpuwmd = server.find_gpuwmd(config)
+    config = server.complete(config, gpuwmd)
     problems = server.problems(config)
     if found.check:
         print(server.table(config))
     for each in problems:
         print(f"gpuwm-serve: {each}", file=sys.stderr)
     if found.check or problems:
-        return FAILED if problems else STARTED
-    return asyncio.run(server.run(config, started))
+        return FAILED if problems else DONE
+    server.serve(config, gpuwmd, found.standby)
+    return DONE
 
 
 def _read(words: list[str]) -> Any:
@@ -94,7 +101,7 @@ def _wake(found: argparse.Namespace) -> int:
 
     folder = models.Config({}).runtime_folder() if found.folder is None else found.folder
     print(asyncio.run(server.ask_to_wake(folder, found.model, found.wait, WAIT_S)))
-    return STARTED
+    return DONE
 
 
 if __name__ == "__main__":

@@ -7,13 +7,18 @@ import contextlib
 import dataclasses
 import fcntl
 import logging
+import math
 import os
 import pathlib
+import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
 
 import aiohttp
 from aiohttp import web
+
+import gpuwm
 
 from .. import errors
 from . import decision, gpuwmd, models
@@ -27,6 +32,7 @@ log: logging.Logger = logging.getLogger("gpuwm.serve")
 
 BACKLOG = 4096  # connections that wait to be accepted, as many as the kernel takes
 KEEPALIVE_S = 75.0  # of a client's connection between two requests
+FILES = 256  # that it has open besides those of clients: sockets and pidfds of engines
 CONTROL = "control"  # the socket of this user's commands, in the runtime folder
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -37,23 +43,53 @@ FULL = (
 # ---- before it starts ----------------------------------------------------------------------------
 
 
-def complete(config: Config) -> tuple[Config, bool]:
-    """The configuration with all that was left out; whether gpuwmd had to be started for it."""
-    devices = {device for model in config.models.values() for device in model.devices}
-    missing = devices - config.budgets.keys()
-    started = False
+class Gpuwmd(NamedTuple):
+    """A connection to gpuwmd, and whether it had to be started."""
+
+    client: gpuwm.Client
+    started: bool
+
+
+def find_gpuwmd(config: Config) -> Gpuwmd | None:
+    """None: no engine uses it, and the size of all devices is given."""
+    missing = _devices(config) - config.budgets.keys()
     if missing or any(model.engine != models.COMMAND for model in config.models.values()):
-        client, started = gpuwmd.connect()
-        with client:
-            budgets = {**gpuwmd.budgets(client, missing), **config.budgets}
+        return Gpuwmd(*gpuwmd.connect())
+    return None
+
+
+def complete(config: Config, found: Gpuwmd | None) -> Config:
+    """The configuration with all that was left out."""
+    if found is not None:
+        missing = _devices(config) - config.budgets.keys()
+        budgets = {**gpuwmd.budgets(found.client, missing), **config.budgets}
         config = dataclasses.replace(config, budgets=budgets)
-    return models.complete(config), started
+    return models.complete(config)
+
+
+def _devices(config: Config) -> set[str]:
+    return {device for model in config.models.values() for device in model.devices}
 
 
 def problems(config: Config) -> list[str]:
     """What would not fit or not work."""
     never = decision.never_fits(config.models.values(), config.budgets)
-    return [*models.problems(config), *(f"models.{name}: {why}" for name, why in never.items())]
+    return [
+        *models.problems(config),
+        *_files_missing(config),
+        *(f"models.{name}: {why}" for name, why in never.items()),
+    ]
+
+
+def _files_missing(config: Config) -> list[str]:
+    """A client that waits for an answer takes two descriptors: its own, and one to the engine."""
+    need, most = 2 * config.connections + FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if need <= most:
+        return []
+    return [
+        f"serve.connections: {config.connections} clients take {need} files, and a process has "
+        f"{most} at most: raise the hard limit (ulimit -Hn), or lower serve.connections"
+    ]
 
 
 def table(config: Config) -> str:
@@ -75,46 +111,49 @@ def table(config: Config) -> str:
 # ---- while it runs -------------------------------------------------------------------------------
 
 
-async def run(
-    config: Config, started: bool = False, ready: Callable[[int], None] | None = None
-) -> int:
-    """Serves until SIGTERM or SIGINT. started: gpuwmd ends with it. ready: is told the port."""
+def serve(config: Config, found: Gpuwmd | None, standby: bool) -> None:
+    """Serves until SIGTERM or SIGINT, as the only one that decides. standby: it waits until the one
+    that does has ended. Raises Busy, and the errors of gpuwmd.decides."""
     folder = config.runtime_folder()
-    with _alone(folder):
-        metrics = Metrics()
-        turns: Turns
-        groups = {
-            name: Group(model, folder, lambda name: turns.lost(name))
-            for name, model in config.models.items()
-        }
-        end_strays(
-            folder, {engine.place.socket for group in groups.values() for engine in group.engines}
-        )
-        turns = Turns(config, groups, metrics)
-        metrics.watch(turns)
-        loop = asyncio.get_running_loop()
-        stopped = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopped.set)
-        async with _listening(Proxy(turns, metrics), config, folder) as port:
-            running = asyncio.create_task(turns.run())
-            log.info("gpuwm-serve listens at %s:%d", config.listen[0], port)
-            if ready is not None:
-                ready(port)
-            stopping = asyncio.create_task(stopped.wait())
-            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-        await asyncio.gather(*(group.end() for group in groups.values()))
-    if started:
+    with _alone(folder, standby):
+        if found is not None and not gpuwmd.decides(found.client, math.inf if standby else 0):
+            raise errors.Busy(
+                "another gpuwm-serve decides for this gpuwmd", "end it, or wait for it: --standby"
+            )
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        asyncio.run(_run(config, folder))
+    if found is not None and found.started:
         gpuwmd.stop()
-    return 0
+
+
+async def _run(config: Config, folder: pathlib.Path) -> None:
+    metrics = Metrics()
+    turns: Turns
+    groups = {
+        name: Group(model, folder, lambda name: turns.lost(name))
+        for name, model in config.models.items()
+    }
+    turns = Turns(config, groups, metrics)
+    metrics.watch(turns)
+    end_strays(folder, {each.place.socket for group in groups.values() for each in group.engines})
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with _listening(Proxy(turns, metrics), config, folder) as port:
+        running = asyncio.create_task(turns.run())
+        log.info("gpuwm-serve listens at %s:%d", config.listen[0], port)
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await asyncio.gather(*(group.end() for group in groups.values()))
 
 
 @contextlib.contextmanager
-def _alone(folder: pathlib.Path) -> Iterator[None]:
+def _alone(folder: pathlib.Path, standby: bool) -> Iterator[None]:
     """The folder of sockets and logs, which one gpuwm-serve has at a time and other users don't
     see. Raises Busy, and Refused if the folder is another user's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,10 +166,11 @@ def _alone(folder: pathlib.Path) -> Iterator[None]:
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if standby else fcntl.LOCK_NB))
         except BlockingIOError:
             raise errors.Busy(
-                f"another gpuwm-serve uses {folder}", "end it, or set serve.folder to another one"
+                f"another gpuwm-serve uses {folder}",
+                "end it, wait for it (--standby), or set serve.folder to another one",
             ) from None
         yield
     finally:

@@ -21,8 +21,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any
 
 import aiohttp
+from aiohttp.client_exceptions import UnixClientConnectorError
+from aiohttp.client_proto import ResponseHandler
 
 from .. import errors
 from ..engines import control
@@ -38,6 +41,7 @@ HEALTH_S = 5.0  # for one answer; an engine that starts may not answer for long
 # From SIGTERM to SIGKILL: vLLM ends within a second, and a worker that hangs never.
 END_S = 10.0
 LOG_SHOWN_BYTES = 2000  # of the log of an engine that did not start
+CONNECT_AGAIN_S = 0.01  # while an engine accepts no more connections
 HEADER_BYTES = 1 << 16  # of an engine's answer
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -141,7 +145,7 @@ class Engine:
             self.url = f"http://127.0.0.1:{port}"
             self.headers = {"Authorization": f"Bearer {key}"}
         else:
-            connector = aiohttp.UnixConnector(str(self.place.socket), force_close=True, limit=0)
+            connector = _Sockets(str(self.place.socket), force_close=True, limit=0)
         self._session = aiohttp.ClientSession(
             connector=connector,
             auto_decompress=False,
@@ -251,6 +255,29 @@ class Engine:
 
 
 _tasks: set[asyncio.Future[None]] = set()  # the loop keeps no reference to them
+
+
+class _Sockets(aiohttp.UnixConnector):
+    """Connects to an engine's socket, and waits while the engine has too many connections that it
+    has not accepted. The kernel refuses more with EAGAIN, which asyncio takes for a connection that
+    is being made: requests on it would fail."""
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        while True:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            try:
+                made.connect(self.path)
+                break
+            except BlockingIOError:
+                made.close()
+                await asyncio.sleep(CONNECT_AGAIN_S)
+            except OSError as error:
+                made.close()
+                raise UnixClientConnectorError(self.path, req.connection_key, error) from error
+        _, protocol = await self._loop.create_unix_connection(self._factory, sock=made)
+        return protocol
 
 
 class Group:
