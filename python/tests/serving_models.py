@@ -123,6 +123,7 @@ class Serve:
         path: str = "/v1/chat/completions",
         headers: Mapping[str, str] | None = None,
         method: str | None = None,
+        seconds: float = 60,
     ) -> tuple[int, Any]:
         """Status, and the body: JSON if it is that."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -131,7 +132,7 @@ class Serve:
             method=method,
         )  # fmt: skip
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
                 return answer.status, _parsed(answer.read())
         except urllib.error.HTTPError as error:
             with error:
