@@ -33,6 +33,7 @@ json_t *state_largest(const json_t *array, size_t most, uint64_t (*rank)(const j
 	struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
 	json_t *largest = json_array();
 	const json_t *item;
+	bool whole = true;
 
 	if (!ranked || !largest) {
 		free(ranked);
@@ -46,9 +47,12 @@ json_t *state_largest(const json_t *array, size_t most, uint64_t (*rank)(const j
 		count = most;
 	qsort(ranked, count, sizeof(*ranked), places_compare);
 	for (i = 0; i < count; i++)
-		json_array_append(largest, json_array_get(array, ranked[i].at));
+		whole = whole && json_array_append(largest, json_array_get(array, ranked[i].at)) == 0;
 	free(ranked);
-	return largest;
+	if (whole)
+		return largest;
+	json_decref(largest);
+	return NULL;
 }
 
 /* ---- the tables ---------------------------------------------------------- */
@@ -106,9 +110,10 @@ static const struct {
 	{"regions", ASK_REGIONS, "regions", STATE_REGIONS_MAX, bytes_rank},
 };
 
-/* Each client with its first leases only, and the number of all of them. */
-static void clients_cut(json_t *clients)
+/* Each client with its first leases only, and the number of all of them. Returns false if there is no memory. */
+static bool clients_cut(json_t *clients)
 {
+	bool whole = true;
 	size_t i;
 	json_t *client;
 
@@ -116,59 +121,72 @@ static void clients_cut(json_t *clients)
 		const json_t *leases = json_object_get(client, "leases");
 		json_t *copy = json_copy(client);
 
-		json_object_set_new(copy, "lease_count", json_integer((json_int_t)json_array_size(leases)));
-		json_object_set_new(copy, "leases", state_largest(leases, STATE_LEASES_MAX, no_rank));
-		json_array_set_new(clients, i, copy);
+		whole = whole &&
+			json_object_set_new(copy, "lease_count",
+					    json_integer((json_int_t)json_array_size(leases))) == 0 &&
+			json_object_set_new(copy, "leases", state_largest(leases, STATE_LEASES_MAX, no_rank)) ==
+				0;
+		whole = json_array_set_new(clients, i, copy) == 0 && whole;
 	}
+	return whole;
 }
 
-/* The aliases of the versions that are told: none of these misses a name because others have many. */
+/* The aliases of the versions that are told: none of these misses a name because others have many. Returns NULL if there is no memory. */
 static json_t *aliases_of(const json_t *aliases, const json_t *versions)
 {
 	json_t *ids = json_object(), *found = json_array();
 	const json_t *item;
+	bool whole = found != NULL;
 	size_t i;
 
 	json_array_foreach(versions, i, item)
-		json_object_set_new(ids, member_text(item, "version"), json_true());
+		whole = whole && json_object_set_new(ids, member_text(item, "version"), json_true()) == 0;
 	json_array_foreach(aliases, i, item) {
 		if (json_object_get(ids, member_text(item, "version")))
-			json_array_append(found, (json_t *)item);
+			whole = whole && json_array_append(found, (json_t *)item) == 0;
 	}
 	json_decref(ids);
-	return found;
+	if (whole)
+		return found;
+	json_decref(found);
+	return NULL;
 }
 
-/* The rows of the table, as many as a page shows. state: with the tables before this one. */
+/* The rows of the table, as many as a page shows. state: with the tables before this one. Returns NULL if there is no memory. */
 static json_t *rows_told(const json_t *state, size_t table, const json_t *all)
 {
-	json_t *of_told, *told;
+	json_t *of_told, *told = NULL;
 
 	if (strcmp(tables[table].name, "aliases") != 0) {
 		told = state_largest(all, tables[table].most, tables[table].rank);
 	} else {
 		of_told = aliases_of(all, json_object_get(state, "versions"));
-		told = state_largest(of_told, tables[table].most, tables[table].rank);
+		if (of_told)
+			told = state_largest(of_told, tables[table].most, tables[table].rank);
 		json_decref(of_told);
 	}
-	if (strcmp(tables[table].name, "clients") == 0)
-		clients_cut(told);
-	return told;
+	if (!told || strcmp(tables[table].name, "clients") != 0 || clients_cut(told))
+		return told;
+	json_decref(told);
+	return NULL;
 }
 
-static void tables_put(json_t *state, const struct snapshot *snapshot)
+/* Returns false if there is no memory: a page must not show a table as empty that is not. */
+static bool tables_put(json_t *state, const struct snapshot *snapshot)
 {
 	json_t *left_out = json_object();
+	bool whole = left_out != NULL;
 
-	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
+	for (size_t i = 0; whole && i < sizeof(tables) / sizeof(*tables); i++) {
 		const json_t *all = json_object_get(snapshot->answers[tables[i].question], tables[i].key);
 		json_t *told = rows_told(state, i, all);
 
-		json_object_set_new(left_out, tables[i].name,
-				    json_integer((json_int_t)(json_array_size(all) - json_array_size(told))));
-		json_object_set_new(state, tables[i].name, told);
+		whole = json_object_set_new(
+				left_out, tables[i].name,
+				json_integer((json_int_t)(json_array_size(all) - json_array_size(told)))) == 0;
+		whole = json_object_set_new(state, tables[i].name, told) == 0 && whole;
 	}
-	json_object_set_new(state, "left_out", left_out);
+	return json_object_set_new(state, "left_out", left_out) == 0 && whole;
 }
 
 char *state_make(const struct snapshot *snapshot, size_t *ret_bytes)
@@ -187,8 +205,7 @@ char *state_make(const struct snapshot *snapshot, size_t *ret_bytes)
 			  "swaps", snapshot->swaps, "events", snapshot->events);
 	if (!state)
 		return NULL;
-	tables_put(state, snapshot);
-	text = json_dumps(state, JSON_COMPACT);
+	text = tables_put(state, snapshot) ? json_dumps(state, JSON_COMPACT) : NULL;
 	json_decref(state);
 	*ret_bytes = text ? strlen(text) : 0;
 	return text;
