@@ -307,7 +307,8 @@ void keeping_back(const struct keeping *k, uint64_t lease, pid_t pid, uid_t uid)
 
 void keeping_leave(const struct keeping *k)
 {
-	registry_keep_awake(k->ledger->registry);
+	if (k->ledger->registry) /* a start may have failed before there was one */
+		registry_keep_awake(k->ledger->registry);
 }
 
 /* Without memory for it gpuwmd waits the whole grace time. */
