@@ -370,6 +370,15 @@ void version_relocate(struct version *version, enum tier to, struct relocated *p
 	forget_told(version);
 }
 
+bool version_has_whole_copy(const struct version *version)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!version->replicas[i].spares)
+			return false;
+	}
+	return version->replica_count > 0;
+}
+
 void version_take_host_copy(struct version *version, struct relocated *parts)
 {
 	for (uint32_t i = 0; i < version->replica_count; i++) {

@@ -61,6 +61,8 @@ void version_uncharge_fds(struct version *version, uint64_t less);
 /* Moves the version to the tier `to`. `parts` has an entry for each of its parts: the new memory goes into the version, the old one
  * into the entry. The owner's charge for the bytes goes over from the old segments to the new ones, unless these have one. */
 void version_relocate(struct version *version, enum tier to, struct relocated *parts);
+/* Returns whether all parts of the version have host copies. */
+bool version_has_whole_copy(const struct version *version);
 /* The version no longer has its host copy: what becomes of it goes into `parts`, which has a zeroed entry for each part. */
 void version_take_host_copy(struct version *version, struct relocated *parts);
 /* Gives the version this description, which the version owns from then on. Frees the one that the version had. */

@@ -1,5 +1,5 @@
 /* A GPU is lost while others serve: what lay there is tainted, nothing new is made there, and it comes back. */
-#include "region_raw.h"
+#include "tiers.h"
 
 #include "tests/support/any/own_folder.h"
 
@@ -166,6 +166,29 @@ FAKECUDA_TEST(losses, taint_what_lay_there_and_others_go_on, start(), gpuwmd_sto
 	SAYS("is LOST: ");
 	OK(gpuwm_drain_device(d->admin, d->device));
 	cr_assert(EVENTUALLY(SOON_MS, status_of(d, "versions") == 2));
+}
+
+/* Of two versions the one that nobody has mapped has a host copy. */
+FAKECUDA_TEST(losses, cost_no_version_that_has_a_host_copy, start(), gpuwmd_stop)
+{
+	struct gpuwm_events *events;
+
+	OK(load_one(d, "m@v1", 0));
+	OK(load_one(d, "other@v1", 0));
+	CTL_IS(0, "demote", "m@v1", "--to", "host", "--wait");
+	CTL_IS(0, "promote", "m@v1", "--wait");
+	OK(gpuwm_events_open(d->admin, UINT64_MAX, &events));
+	gpu_is("bus");
+	cr_assert(event_comes(events, "tainted", "other"));
+	cr_assert(!is_tainted(d, "m") && lies_on(d, "v1", "host"));
+	CTL_IS(0, "verify", "m@v1", "--wait");
+	cr_assert(CTL("promote", "m@v1", "--wait") != 0);
+	SAYS("fallen off the bus");
+	gpu_is("fine");
+	cr_assert(event_comes(events, "device_back", ""));
+	gpuwm_events_close(events);
+	CTL_IS(0, "promote", "m@v1", "--wait");
+	OK(attach(d, "m", 0));
 }
 
 FAKECUDA_TEST(losses, are_told_of_each_version, start(), gpuwmd_stop)

@@ -1,5 +1,6 @@
 #include "verify.h"
 #include "job.h"
+#include "../../ledger/relocation.h"
 #include "../tiers/tiers.h"
 #include "../versions/sharing.h"
 #include "../work.h"
@@ -173,15 +174,6 @@ static void verify_damn_copy(struct work *work, const struct job *job, const str
 	}
 }
 
-static bool has_whole_copy(const struct version *version)
-{
-	for (uint32_t i = 0; i < version->replica_count; i++) {
-		if (!version->replicas[i].spares)
-			return false;
-	}
-	return true;
-}
-
 /* The host copy becomes the version's memory, and what is damaged goes. A promotion compares every digest. Returns false if it can't, because
  * somebody has the memory mapped, for example. */
 static bool verify_heal(struct work *work, const struct job *job, struct version *version,
@@ -192,7 +184,7 @@ static bool verify_heal(struct work *work, const struct job *job, struct version
 	char reason[DEVICE_BYTES_MAX + 64];
 	struct error why;
 
-	if (!has_whole_copy(version) || version_awake_leases(version) > 0)
+	if (!version_has_whole_copy(version) || version_awake_leases(version) > 0)
 		return false;
 	if (job->found_segment && job->damaged_segment < replica->segment_count)
 		sharing_taint(work, version, replica, job->damaged_segment, found);

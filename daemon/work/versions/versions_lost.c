@@ -2,7 +2,9 @@
  * version goes on there. */
 #include "versions_internal.h"
 #include "../../restart/keeping.h"
+#include "../../ledger/relocation.h"
 #include "../loaders/loader.h"
+#include "../tiers/tiers.h"
 #include "leases.h"
 
 #include <stdio.h>
@@ -25,12 +27,25 @@ bool version_is_on(const struct version *version, const struct device *device)
 
 /* ---- tainted ---- */
 
+/* Its host copies become its memory. Returns false if it has none, or if somebody has it mapped, for example. */
+static bool lives_on_host(struct work *work, struct version *version, const struct device *device)
+{
+	static const struct tiers_who by_gpuwmd = {.by_operator = true};
+	char reason[DEVICE_BYTES_MAX + 16];
+	struct error why;
+
+	snprintf(reason, sizeof(reason), "%s is lost", device->id);
+	return version_has_whole_copy(version) && version_is_on(version, device) &&
+	       tiers_demote(work, version, ON_HOST, &by_gpuwmd, reason, &why) == 0;
+}
+
 /* True: it is another one now. The caller saves. */
 static bool lose(struct work *work, struct version *version, struct device *device)
 {
 	struct error why;
 
-	if (!has_memory(version) || version->freeing || !version_lose(version, device))
+	if (!has_memory(version) || version->freeing || lives_on_host(work, version, device) ||
+	    !version_lose(version, device))
 		return false;
 	device_check_there(device, &why);
 	version_taint(version, &why);
