@@ -311,6 +311,7 @@ static int server_serve(struct server *server, struct error *error)
 	versions_cache_begin(&server->work);
 	versions_failed_begin(&server->work);
 	tiers_make_room(&server->work, evictions_make_room);
+	server->work.heal = evictions_heal;
 	/* The answer to hello has the devices: those of the last gpuwmd, or what the first loader says or fails to. */
 	if (devices_known)
 		serving_begin(server);

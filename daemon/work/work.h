@@ -43,6 +43,9 @@ enum work_later {
 	LATERS
 };
 
+/* The memory of a version on its devices is damaged or gone: its host copies take its place. Returns false if it has none, or can't move. */
+typedef bool work_heal_fn(struct work *work, struct version *version, const char *reason);
+
 struct work {
 	uv_loop_t *loop; /* its data is this struct */
 	const struct config *config;
@@ -74,6 +77,7 @@ struct work {
 	uint64_t unpark_count;
 	uint64_t promotions; /* how many have begun, which numbers them */
 	tiers_room_fn *make_room; /* NULL: nobody makes room for promotions */
+	work_heal_fn *heal; /* NULL: nothing heals */
 	struct restore restore; /* of what was resident before the start (work/tiers/restore.h) */
 	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.c */
 	uv_timer_t unparks_timer;

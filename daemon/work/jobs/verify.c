@@ -1,7 +1,6 @@
 #include "verify.h"
 #include "job.h"
 #include "../../ledger/relocation.h"
-#include "../tiers/tiers.h"
 #include "../versions/sharing.h"
 #include "../work.h"
 #include "../versions/versions.h"
@@ -84,21 +83,6 @@ int verify_new_of_copy(struct work *work, struct version *version, uint32_t repl
 	return r;
 }
 
-void verify_cancel_copies(struct work *work, const struct version *version)
-{
-	struct job *job = work->jobs.first, *next;
-	struct error reason;
-
-	error_set(&reason, -ECANCELED, "verify it again, if it has another one", "the host copy has made room");
-	for (; job; job = next) {
-		const struct verify_job *verify = verify_job_of(job);
-
-		next = job->next;
-		if (verify && verify->of_copy && job->reads == version)
-			job_cancel(work, job, &reason);
-	}
-}
-
 int verify_new_of_source(struct work *work, struct version *version, uint32_t replica, uid_t uid,
 			 struct job **ret_job, struct error *error)
 {
@@ -179,17 +163,15 @@ static void verify_damn_copy(struct work *work, const struct job *job, const str
 static bool verify_heal(struct work *work, const struct job *job, struct version *version,
 			const struct error *found)
 {
-	static const struct tiers_who by_gpuwmd = {.by_operator = true};
 	const struct replica *replica = &version->replicas[job->replica];
 	char reason[DEVICE_BYTES_MAX + 64];
-	struct error why;
 
-	if (!version_has_whole_copy(version) || version_awake_leases(version) > 0)
+	if (!work->heal || !version_has_whole_copy(version) || version_awake_leases(version) > 0)
 		return false;
 	if (job->found_segment && job->damaged_segment < replica->segment_count)
 		sharing_taint(work, version, replica, job->damaged_segment, found);
 	snprintf(reason, sizeof(reason), "its memory on %s is damaged", replica->device->id);
-	if (tiers_demote(work, version, ON_HOST, &by_gpuwmd, reason, &why) < 0)
+	if (!work->heal(work, version, reason))
 		return false;
 	log_error("%s@%s is damaged on %s: its host copy takes its place: %s", model_name(version->model),
 		  version->tag, replica->device->id, found->message);

@@ -37,8 +37,6 @@ int verify_new(struct work *work, struct version *version, uint32_t replica, uid
 /* The same for the part's host copy. If it is damaged, it goes, and the version is sound. Fails with -EINVAL if there is none. */
 int verify_new_of_copy(struct work *work, struct version *version, uint32_t replica, uid_t uid,
 		       struct job **ret_job, struct error *error);
-/* The host copies of the version go: nobody reads them any more. */
-void verify_cancel_copies(struct work *work, const struct version *version);
 /* The same for a job that compares the files that the version comes back from with the part's index. The version may lie on any
  * tier, and move meanwhile. Fails with -EINVAL if no files are known, with -EDQUOT, -ENODEV and -ENOMEM. */
 int verify_new_of_source(struct work *work, struct version *version, uint32_t replica, uid_t uid,

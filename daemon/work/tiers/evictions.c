@@ -1,6 +1,7 @@
 #include "tiers.h"
 
 #include "../loaders/loader.h"
+#include "../../ledger/relocation.h"
 #include "host_copies.h"
 #include "room.h"
 #include "../../../base/clock.h"
@@ -232,6 +233,14 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 	}
 	free(plan.list);
 	return evictions_refuse(r, &plan, &why, error);
+}
+
+bool evictions_heal(struct work *work, struct version *version, const char *reason)
+{
+	struct error why;
+
+	return version_has_whole_copy(version) &&
+	       tiers_demote(work, version, ON_HOST, &by_rule, reason, &why) == 0;
 }
 
 void evictions_again(struct work *work)

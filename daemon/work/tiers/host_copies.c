@@ -6,6 +6,8 @@
 #include "../jobs/verify.h"
 #include "tiers_internal.h"
 
+#include <errno.h>
+
 /* Host copies leave this part of the budget of host, and of the fd store, to others, who so need not wait until a copy is closed. */
 #define HOST_COPIES_LEAVE 8 /* one eighth, as users leave to operators: base/share.h */
 
@@ -72,6 +74,22 @@ static struct version *oldest_copy(const struct work *work)
 
 /* ---- dropping ---- */
 
+/* Nobody reads them any more. */
+static void cancel_verifies(struct work *work, const struct version *version)
+{
+	struct job *job = work->jobs.first, *next;
+	struct error reason;
+
+	error_set(&reason, -ECANCELED, "verify it again, if it has another one", "the host copy has made room");
+	for (; job; job = next) {
+		const struct verify_job *verify = verify_job_of(job);
+
+		next = job->next;
+		if (verify && verify->of_copy && job->reads == version)
+			job_cancel(work, job, &reason);
+	}
+}
+
 bool host_copy_drop(struct work *work, struct version *version)
 {
 	struct tier_move *leaves;
@@ -89,7 +107,7 @@ bool host_copy_drop(struct work *work, struct version *version)
 		move_free(leaves);
 		return false;
 	}
-	verify_cancel_copies(work, version);
+	cancel_verifies(work, version);
 	version_take_host_copy(version, leaves->memory);
 	keeping_save(work->keeping);
 	move_leave(leaves);

@@ -110,6 +110,10 @@ int evictions_make_room(struct work *work, const struct tiers_need *need, struct
 int evictions_foresee(const struct work *work, const struct tiers_need *need,
 		      const struct eviction_before *before, struct eviction_plan *ret, struct error *error);
 
+/* The version's memory is damaged or gone: demotes it to its host copies. Returns false if not all of its parts have one, or if it can't move
+ * because somebody has it mapped or pinned, for example. It is a work_heal_fn. */
+bool evictions_heal(struct work *work, struct version *version, const char *reason);
+
 /* Versions may leave their devices again after a restart (keeping_await_ms): looks again at what waited for that. Not within a request. */
 void evictions_again(struct work *work);
 

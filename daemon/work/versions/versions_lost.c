@@ -2,9 +2,7 @@
  * version goes on there. */
 #include "versions_internal.h"
 #include "../../restart/keeping.h"
-#include "../../ledger/relocation.h"
 #include "../loaders/loader.h"
-#include "../tiers/tiers.h"
 #include "leases.h"
 
 #include <stdio.h>
@@ -30,13 +28,10 @@ bool version_is_on(const struct version *version, const struct device *device)
 /* Its host copies become its memory. Returns false if it has none, or if somebody has it mapped, for example. */
 static bool lives_on_host(struct work *work, struct version *version, const struct device *device)
 {
-	static const struct tiers_who by_gpuwmd = {.by_operator = true};
 	char reason[DEVICE_BYTES_MAX + 16];
-	struct error why;
 
 	snprintf(reason, sizeof(reason), "%s is lost", device->id);
-	return version_has_whole_copy(version) && version_is_on(version, device) &&
-	       tiers_demote(work, version, ON_HOST, &by_gpuwmd, reason, &why) == 0;
+	return work->heal && version_is_on(version, device) && work->heal(work, version, reason);
 }
 
 /* True: it is another one now. The caller saves. */
