@@ -60,6 +60,7 @@ static struct awake_entry *find_free(struct awake_book *book)
 
 void awake_note(struct awake_book *book, struct lease *lease)
 {
+	const struct device *device = lease_device(lease);
 	struct awake_entry *entry;
 
 	if (!book->table || lease->awake)
@@ -73,7 +74,7 @@ void awake_note(struct awake_book *book, struct lease *lease)
 	entry->room = lease_room_bytes(lease);
 	entry->pid = lease->peer ? (uint32_t)peer_pid(lease->peer) : 0;
 	entry->uid = lease->peer ? lease->peer->uid : 0;
-	snprintf(entry->device, sizeof(entry->device), "%s", lease_device(lease)->id);
+	snprintf(entry->device, sizeof(entry->device), "%s", device->id);
 	atomic_signal_fence(memory_order_seq_cst);
 	entry->lease = lease->id;
 	lease->awake = entry;

@@ -142,9 +142,9 @@ static struct state *state_make(int fd)
 /* Without them gpuwmd waits its whole grace time after a restart. */
 static void state_map_notes(struct state *state)
 {
-	void *notes = mmap(NULL, NOTES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, state->fd, NOTES_OFFSET);
-
-	state->notes = notes == MAP_FAILED ? NULL : notes;
+	state->notes = mmap(NULL, NOTES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, state->fd, NOTES_OFFSET);
+	if (state->notes == MAP_FAILED)
+		state->notes = NULL;
 }
 
 int state_new(struct state **ret)

@@ -164,7 +164,10 @@ static int begin_part(struct scrub *scrub, struct version *version, uint32_t pos
 	if (r < 0)
 		return r;
 	budget_release(&context); /* there is room for it now: that is all that was asked */
-	r = (of_copy ? verify_new_of_copy : verify_new)(work, version, position, geteuid(), &job, error);
+	if (of_copy)
+		r = verify_new_of_copy(work, version, position, geteuid(), &job, error);
+	else
+		r = verify_new(work, version, position, geteuid(), &job, error);
 	if (r < 0)
 		return r;
 	job->is_routine = true;

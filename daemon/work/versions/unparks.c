@@ -213,14 +213,13 @@ static void unparks_look(struct work *work)
 	struct heads heads = {0};
 	struct unpark *unpark, *next;
 
-	DL_FOREACH_SAFE(work->unparks, unpark, next)
-	{
+	for (unpark = work->unparks; unpark; unpark = next) {
+		next = unpark->next;
 		if (unpark->until_ms <= now)
 			unparks_end(work, unpark->lease, false);
 	}
-	DL_FOREACH_SAFE(work->unparks, unpark, next)
-	{
-		if (group_is_last(work, unpark))
+	for (unpark = work->unparks; unpark; unpark = unpark->next) {
+		if (group_is_last(work, unpark)) /* nobody's place ends here */
 			group_look(work, unpark, &heads);
 	}
 	work_done(work, LATER_UNPARKS);
