@@ -82,7 +82,8 @@ PEER_TEST(root_is_told_that_no_rule_holds)
 {
 	NEEDS_ROOT();
 	beside_start(&peer, d);
-	cr_expect(beside_says(&peer, "gpuwm-peer is root, for whom no rule of gpuwmd's counts"), "%s", beside_log(&peer));
+	cr_expect(beside_says(&peer, "gpuwm-peer is root, for whom no rule of gpuwmd's counts"), "%s",
+		  beside_log(&peer));
 	beside_stop(&peer);
 }
 
@@ -266,7 +267,8 @@ PEER_TEST(a_probe_of_the_port_makes_no_line)
 	fd = connect_from(1);
 	cr_assert_eq(write(fd, "GET / HTTP/1.1\r\n\r\n", 18), 18);
 	cr_expect(EVENTUALLY(SOON_MS, beside_says(&peer, "does not speak TLS")), "%s", beside_log(&peer));
-	cr_expect_not(beside_says(&peer, "was cut") || beside_says(&peer, "without a word"), "%s", beside_log(&peer));
+	cr_expect_not(beside_says(&peer, "was cut") || beside_says(&peer, "without a word"), "%s",
+		      beside_log(&peer));
 	close(fd);
 	beside_stop(&peer);
 }
