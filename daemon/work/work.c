@@ -87,6 +87,7 @@ void work_settle(struct work *work)
 	versions_free_again(work);
 	copies_settle(work);
 	versions_settle(work);
+	companions_settle(work);
 	if (work_is_due(work, LATER_ROOM)) {
 		work_done(work, LATER_ROOM);
 		waiters_wake(work->clients, WAIT_ROOM, NULL);

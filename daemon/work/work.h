@@ -30,6 +30,7 @@ typedef int tiers_room_fn(struct work *work, const struct tiers_need *need, stru
 enum work_later {
 	LATER_LOSSES, /* a device was lost, or is back */
 	LATER_FREE_AGAIN, /* there was no memory to free a version */
+	LATER_COMPANIONS, /* a version was freed: its companions end */
 	LATER_COPIES, /* a copy has become ready, ended or idle, or a lease of one ended, or its version is being freed */
 	LATER_HOST_COPIES, /* a host copy may be one that should go: the rules, its version's tier or a segment have changed */
 	LATER_ROOM, /* memory was given back: who waits for room looks */

@@ -96,6 +96,8 @@ void versions_free_again(struct work *work);
 /* Call it before the loop sleeps: takes versions that are to be freed out of the store, and closes their descriptors. It comes so
  * late because a request must find its versions until it is answered. */
 void versions_settle(struct work *work);
+/* A step of work_settle: the time of companions is over whose version was freed. */
+void companions_settle(struct work *work);
 
 /* For a drain: removes all aliases, retires all versions, and frees those that nothing holds. */
 void versions_retire_all(struct work *work);

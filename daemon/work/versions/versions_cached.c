@@ -60,15 +60,16 @@ void cached_set_time(struct version *version)
 		set_end(version, version->cache.ttl_ms);
 }
 
-void companions_end(struct work *work, const struct version *version)
+void companions_settle(struct work *work)
 {
-	struct version *other = NULL;
+	struct version *version = NULL;
 
-	if (version_is_nameless(version))
+	if (!work_is_due(work, LATER_COMPANIONS))
 		return;
-	while ((other = registry_next_version(work->ledger->registry, model_name(version->model), other))) {
-		if (version_id_equal(&other->cache.companion_of, &version->id))
-			set_end(other, 0);
+	work_done(work, LATER_COMPANIONS);
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		if (version->state == VERSION_READY && companion_is_left(version))
+			set_end(version, 0);
 	}
 	arm(work);
 }
@@ -104,7 +105,7 @@ void versions_cache_begin(struct work *work)
 	struct version *version = NULL;
 
 	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
-		if (companion_is_left(version) && version->expire_at_ms == 0)
+		if (companion_is_left(version))
 			set_end(version, 0);
 		const uint64_t end = version->expire_at_ms;
 		/* Never more than its whole time: the clock may have been set back since it began. */

@@ -27,7 +27,8 @@ static void freed(struct work *work, struct version *version)
 {
 	metrics_count(work->net->metrics, METRIC_FREED, 1);
 	tell_version(work, &event_freed, version);
-	companions_end(work, version);
+	if (!version_is_nameless(version))
+		work_later(work, LATER_COMPANIONS);
 	registry_remove(work->ledger->registry, version);
 	waiters_wake(work->clients, WAIT_FREED, NULL);
 	work_later(work, LATER_REPORT);

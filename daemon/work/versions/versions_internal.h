@@ -29,8 +29,6 @@ void force_now(struct work *work, struct version *version);
  * the version's keep_last leaves no place. */
 void cached_set_time(struct version *version);
 void cached_ready(struct work *work, struct version *version);
-/* In versions_cached.c. The version is being freed: the time of its companions is over. The next state says so. */
-void companions_end(struct work *work, const struct version *version);
 
 /* In versions_freed.c. If nothing holds the version any more, marks it: snapshots leave it out from then on, and the next
  * versions_settle frees it. Returns false if something holds it, or there is no memory. */
