@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -187,6 +188,14 @@ DISK_TEST(a_folder_that_hangs_at_the_start_is_not_used)
 	attach_reads("m@v1", 1);
 }
 
+/* What the test mounts goes with its process. */
+static void own_mounts(void)
+{
+	NEEDS_ROOT();
+	SKIP_UNLESS(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0,
+		    "this container gives no namespace for mounts");
+}
+
 /* FUSE without a program: nothing answers. */
 static int mount_hanging(const char *path)
 {
@@ -195,7 +204,7 @@ static int mount_hanging(const char *path)
 
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40700,user_id=0,group_id=0", server);
 	if (server < 0 || mount("gpuwm-test", path, "fuse", MS_NOSUID | MS_NODEV, options) < 0)
-		cr_skip("this kernel has no FUSE");
+		skip("this kernel has no FUSE");
 	return server;
 }
 
@@ -205,7 +214,7 @@ static void unmount(const char *path, int server)
 	close(server);
 }
 
-GPUWMD_TEST_IF(bad_disk, a_file_system_without_a_server_holds_up_neither_a_start_nor_a_reload, NEEDS_ROOT(),
+GPUWMD_TEST_IF(bad_disk, a_file_system_without_a_server_holds_up_neither_a_start_nor_a_reload, own_mounts(),
 	       described_start(NULL), described_stop)
 {
 	char folder[160];

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,14 @@
 #include <unistd.h>
 
 SYSTEM_SUITE(full_disk);
+
+/* What the test mounts goes with its process. */
+static void own_mounts(void)
+{
+	NEEDS_ROOT();
+	SKIP_UNLESS(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0,
+		    "this container gives no namespace for mounts");
+}
 
 /* Mounts a tmpfs of that size, and fills it but for so many bytes. */
 static void mount_full(const char *path, const char *size, off_t left)
@@ -24,7 +33,7 @@ static void mount_full(const char *path, const char *size, off_t left)
 	snprintf(options, sizeof options, "size=%s,mode=0700", size);
 	mkdir(path, 0700);
 	if (mount("gpuwm-test", path, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
-		cr_skip("this container may not mount a tmpfs");
+		skip("this container may not mount a tmpfs");
 	snprintf(filler, sizeof filler, "%s/.filler", path);
 	fd = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	cr_assert_geq(fd, 0);
@@ -54,7 +63,7 @@ static unsigned count_names(const char *path)
 	return count - 2;
 }
 
-GPUWMD_TEST_IF(full_disk, descriptions_wait_for_room, NEEDS_ROOT(), described_start(NULL), described_stop)
+GPUWMD_TEST_IF(full_disk, descriptions_wait_for_room, own_mounts(), described_start(NULL), described_stop)
 {
 	char folder[160];
 
@@ -75,12 +84,12 @@ GPUWMD_TEST_IF(full_disk, descriptions_wait_for_room, NEEDS_ROOT(), described_st
 	attach_reads("m@v2", 2);
 	DROP(d, "m@v1", "m@v2");
 	described_end(d, SIGTERM);
-	cr_assert_eq(umount(folder), 0);
+	cr_assert_eq(umount2(folder, MNT_DETACH), 0);
 	described_spawn(d);
 	gpuwmd_wait(d);
 }
 
-GPUWMD_TEST_IF(full_disk, a_save_leaves_nothing_where_there_is_no_room, NEEDS_ROOT(), gpuwmd_start(NULL),
+GPUWMD_TEST_IF(full_disk, a_save_leaves_nothing_where_there_is_no_room, own_mounts(), gpuwmd_start(NULL),
 	       gpuwmd_stop_empty)
 {
 	static const off_t rooms[] = {0, 4096, 65536};
@@ -94,7 +103,7 @@ GPUWMD_TEST_IF(full_disk, a_save_leaves_nothing_where_there_is_no_room, NEEDS_RO
 		SAYS("No space left on device");
 		SAYS("what was written is removed");
 		cr_assert_eq(count_names(folder), 1, "files are left");
-		cr_assert_eq(umount(folder), 0);
+		cr_assert_eq(umount2(folder, MNT_DETACH), 0);
 	}
 	mount_full(folder, "128m", 0);
 	make_room(folder);
@@ -103,7 +112,7 @@ GPUWMD_TEST_IF(full_disk, a_save_leaves_nothing_where_there_is_no_room, NEEDS_RO
 	load_version(d, folder, "m@v2");
 	worker_reads(d, "m@v2", 1);
 	DROP(d, "m@v2");
-	cr_assert_eq(umount(folder), 0);
+	cr_assert_eq(umount2(folder, MNT_DETACH), 0);
 	cr_assert_eq(rmdir(folder), 0);
 }
 
@@ -113,7 +122,7 @@ Test(full_disk, a_log_without_room_stops_nobody)
 	struct gpuwmd *d;
 	char folder[80];
 
-	NEEDS_ROOT();
+	own_mounts();
 	d = gpuwmd_new();
 	snprintf(folder, sizeof folder, "%s/logs", d->dir);
 	mount_full(folder, "64k", 0);
@@ -130,5 +139,5 @@ Test(full_disk, a_log_without_room_stops_nobody)
 		1);
 	DROP(d, "m@v1", "m@v2", "m@v3");
 	gpuwmd_stop_empty(d);
-	cr_assert_eq(umount(folder), 0);
+	cr_assert_eq(umount2(folder, MNT_DETACH), 0);
 }
