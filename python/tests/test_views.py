@@ -49,6 +49,19 @@ def test_a_view_moves_with_its_parameter(place: str, private: bool, empty: bool)
             view.zero_()
 
 
+def test_a_part_of_lent_memory_moves_too() -> None:
+    """DLPack makes another storage of it, in which the part has an offset of its own."""
+
+    def keep_part(model: Any, view: torch.Tensor) -> None:
+        model.matrix = torch.utils.dlpack.from_dlpack(view)[1:]
+
+    version = version_of(Mixer(1, PLACES["attribute"][0]))
+    model: Any = Mixer(2, keep_part)
+    bind.bind(version, model)
+    assert model.matrix.data_ptr() == model.conv.weight.data_ptr() + 12
+    assert torch.equal(model.matrix, version.tensors["conv.weight"].view(4, 3)[1:])
+
+
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "transposed": lambda t: t.t(),
     "expanded": lambda t: t[None].expand(3, -1, -1),

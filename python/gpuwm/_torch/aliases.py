@@ -199,13 +199,8 @@ def _begin_of(storage: torch.UntypedStorage) -> int:
 
 
 def _begin(tensor: torch.Tensor) -> int:
-    """Where the storage begins of any tensor of this process. 0: it has no memory, or is empty. The
-    storage is not asked: a FakeTensor's warns, and one that waits for a write to be copied would be
-    copied."""
-    if _storage(tensor) is None:
-        return 0
-    address: int = torch._C._data_address(tensor)
-    return address - int(tensor.storage_offset()) * tensor.element_size() if address else 0
+    """Where the storage begins of any tensor of this process. 0: it has no memory, or is empty."""
+    return 0 if _storage(tensor) is None else init.storage_address(tensor)
 
 
 def _look_at(

@@ -228,7 +228,14 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def _is_hollow(tensor: torch.Tensor) -> bool:
     """Whether it says that it has elements on a device, and has no memory there: a FakeTensor."""
-    return bool(tensor.numel()) and not tensor.is_meta and torch._C._data_address(tensor) == 0
+    return bool(tensor.numel()) and not tensor.is_meta and storage_address(tensor) == 0
+
+
+def storage_address(tensor: torch.Tensor) -> int:
+    """Where its storage begins; 0: it has no memory. The storage is not asked: a FakeTensor's
+    warns, and one that waits for a write to be copied would be copied."""
+    found: int = torch._C._data_address(tensor)  # type: ignore[attr-defined]
+    return found
 
 
 _PLAIN = (nn.Parameter, torch.Tensor)
