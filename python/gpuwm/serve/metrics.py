@@ -18,7 +18,7 @@ class Metrics:
     """An observer of `turns.Turns`, which counts."""
 
     def __init__(self) -> None:
-        self.registry = prometheus_client.CollectorRegistry()
+        self.registry: prometheus_client.CollectorRegistry = prometheus_client.CollectorRegistry()
         self._requests = prometheus_client.Counter(
             "gpuwm_serve_requests",
             "Requests that were answered, by model and status",

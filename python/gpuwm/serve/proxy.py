@@ -63,8 +63,11 @@ class Problem(Exception):
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.code, self.param = status, message, code, param
-        self.retry_after = retry_after
+        self.status: int = status
+        self.message: str = message
+        self.code: str | None = code
+        self.param: str | None = param
+        self.retry_after: float | None = retry_after
 
     def answer(self) -> web.Response:
         kind = "invalid_request_error" if self.status < 500 else "server_error"
@@ -81,7 +84,8 @@ class Proxy:
     """The application."""
 
     def __init__(self, turns: Turns, metrics: Metrics) -> None:
-        self.turns, self._metrics = turns, metrics
+        self.turns: Turns = turns
+        self._metrics = metrics
         self.on_request: Callable[[web.Request], None] = lambda request: None
         self._ids: collections.OrderedDict[str, str] = collections.OrderedDict()
 

@@ -54,11 +54,12 @@ class Engine:
     def __init__(
         self, model: Model, number: int, folder: pathlib.Path, on_exit: Callable[[Engine], None]
     ) -> None:
-        self.model, self.number = model, number
+        self.model: Model = model
+        self.number: int = number
         self.in_flight = 0
-        self.place = models.place(folder, model, number)
+        self.place: models.Place = models.place(folder, model, number)
         self.headers: Mapping[str, str] = {}
-        self.url = "http://engine"
+        self.url: str = "http://engine"
         self._on_exit = on_exit
         self._pid = 0
         self._pidfd = -1
@@ -286,7 +287,7 @@ class Group:
 
     def __init__(self, model: Model, folder: pathlib.Path, on_lost: Callable[[str], None]) -> None:
         self.model = model
-        self.engines = [
+        self.engines: list[Engine] = [
             Engine(model, number, folder, self._exited) for number in range(model.engines)
         ]
         self._on_lost = on_lost
