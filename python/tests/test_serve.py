@@ -243,14 +243,14 @@ def test_only_one_has_the_folder() -> None:
 
 def test_engines_take_turns_on_memory_of_gpuwmd(daemon: Daemon) -> None:
     """Real leases: gpuwmd has room for one of two."""
-    budget = daemon.admin.devices[0].budget
     for name in "ab":
         daemon.load(f"{name}@v1", {"weight": np.ones(1 << 20, np.uint8)})
-    takes = budget // 3 * 2
+    device = "host" if daemon.device == "host" else "0"
+    takes = gpuwmd.budgets(gpuwm.connect(), [device])[device] // 3 * 2
     models = {
         name: {
             "how": {"gpuwmd": f"{name}@v1", "room": takes},
-            "devices": ["host"],
+            "devices": [device],
             "memory": takes,
         }
         for name in "ab"
