@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import importlib.util
 import os
 import pathlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +33,14 @@ SERVING = "tests_vllm.serving"
 # Newer than the release that the tests are pinned to.
 NEW = not importlib.metadata.version("vllm").startswith("0.25.")
 RELEASE = tuple(int(part) for part in importlib.metadata.version("vllm").split(".")[:2])
+
+
+def pytest_sessionfinish() -> None:
+    """vLLM closes some sockets only as Python's collector finds them, with a warning. What the last
+    tests leave pytest would collect, and fail for, after all tests have passed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
 
 
 def serve_parser() -> Any:
