@@ -23,14 +23,20 @@ static void begin(void)
 	descriptions_begin(written);
 }
 
+static void close_written(void)
+{
+	descriptions_end(written);
+	TURN_UNTIL(!descriptions_end_goes_on(written));
+	turn(); /* the timer's end */
+	written = descriptions_free(written);
+}
+
 static void end(void)
 {
 	char command[64];
 
 	snprintf(command, sizeof(command), "rm -r %s", folder);
-	descriptions_end(written);
-	turn();
-	written = descriptions_free(written);
+	close_written();
 	cr_expect_eq(system(command), 0);
 	versions_retire_all(&server->work);
 	TURN_UNTIL(registry_counts(server->ledger.registry).fds == 0);
@@ -131,9 +137,7 @@ TestBetween(descriptions, are_older_than_the_state, begin(), end())
 	uint64_t adopted;
 
 	write_all();
-	descriptions_end(written);
-	turn();
-	descriptions_free(written);
+	close_written();
 	v1->tier = v1->moving_to = ON_FILES;
 	written = descriptions_new(&server->loop, &server->ledger);
 	descriptions_open(written, folder);
