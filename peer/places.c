@@ -11,12 +11,12 @@ void places_begin(struct places *places)
 {
 	*places = (struct places){0};
 	pthread_mutex_init(&places->lock, NULL);
-	clock_condition(&places->emptied);
+	clock_condition(&places->left);
 }
 
 void places_end(struct places *places)
 {
-	pthread_cond_destroy(&places->emptied);
+	pthread_cond_destroy(&places->left);
 	pthread_mutex_destroy(&places->lock);
 }
 
@@ -89,6 +89,15 @@ static void places_make_room(struct places *places, const struct origin *origin)
 		give_way(places, oldest_unknown(places, most_silent(places)));
 }
 
+static bool places_wait_leaving(struct places *places)
+{
+	const int64_t deadline = clock_deadline(PLACES_LEAVING_MS);
+
+	while (count_leaving(places) >= PLACES_LEAVING_MAX && clock_left(deadline) != 0)
+		clock_wait(&places->left, &places->lock, deadline);
+	return count_leaving(places) < PLACES_LEAVING_MAX;
+}
+
 struct place *places_take(struct places *places, int fd, const struct origin *origin)
 {
 	struct place *place = calloc(1, sizeof(*place));
@@ -99,7 +108,7 @@ struct place *places_take(struct places *places, int fd, const struct origin *or
 	place->fd = fd;
 	place->origin = *origin;
 	pthread_mutex_lock(&places->lock);
-	room = count_leaving(places) < PLACES_LEAVING_MAX;
+	room = places_wait_leaving(places);
 	if (room) {
 		places_make_room(places, origin);
 		*(places->last ? &places->last->next : &places->first) = place;
@@ -178,8 +187,8 @@ void places_give(struct places *places, struct place *place)
 	*(before ? &before->next : &places->first) = place->next;
 	if (places->last == place)
 		places->last = before;
-	if (--places->count == 0)
-		pthread_cond_broadcast(&places->emptied);
+	places->count--;
+	pthread_cond_broadcast(&places->left);
 	pthread_mutex_unlock(&places->lock);
 	free(place);
 }
@@ -194,7 +203,7 @@ void places_clear(struct places *places)
 			shutdown(at->fd, SHUT_RDWR);
 	}
 	while (places->count > 0)
-		pthread_cond_wait(&places->emptied, &places->lock);
+		pthread_cond_wait(&places->left, &places->lock);
 	pthread_mutex_unlock(&places->lock);
 }
 
@@ -204,7 +213,7 @@ void places_drain(struct places *places, uint64_t wait_ms)
 
 	pthread_mutex_lock(&places->lock);
 	while (places->count > 0 && clock_left(deadline) != 0)
-		clock_wait(&places->emptied, &places->lock, deadline);
+		clock_wait(&places->left, &places->lock, deadline);
 	pthread_mutex_unlock(&places->lock);
 }
 

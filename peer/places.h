@@ -39,8 +39,10 @@ bool origin_same(const struct origin *a, const struct origin *b);
 #define PLACES_UNKNOWN_MAX 64
 /* The same for one origin, behind which there may be many nodes (NAT). */
 #define PLACES_UNKNOWN_PER_ORIGIN_MAX 16
-/* Connections that gave way, and whose threads have not ended yet. They end at once. */
+/* Connections that gave way, and whose threads have not ended yet. */
 #define PLACES_LEAVING_MAX 64
+/* How long a new connection waits for one of these threads when there are so many. They end at once, as far as the machine lets them. */
+#define PLACES_LEAVING_MS 1000
 
 struct place {
 	struct place *next;
@@ -52,7 +54,7 @@ struct place {
 
 struct places {
 	pthread_mutex_t lock;
-	pthread_cond_t emptied;
+	pthread_cond_t left; /* a place was given back */
 	struct place *first, *last; /* the oldest one first */
 	unsigned count;
 	uint64_t refused;
@@ -61,8 +63,8 @@ struct places {
 void places_begin(struct places *places);
 void places_end(struct places *places);
 
-/* Gives a new connection a place, as an unknown one. Returns NULL if there is no memory, or if PLACES_LEAVING_MAX are leaving; then the
- * caller closes fd. */
+/* Gives a new connection a place, as an unknown one. Returns NULL if there is no memory, or if PLACES_LEAVING_MAX are still leaving after
+ * PLACES_LEAVING_MS; then the caller closes fd. */
 struct place *places_take(struct places *places, int fd, const struct origin *origin);
 /* Notes that the connection's other side has proved who it is. Returns 0. Fails with -EBUSY if there are as many known connections as
  * may be; *error is what the other side is to be told. The connection stays unknown then. */

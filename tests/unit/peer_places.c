@@ -123,6 +123,28 @@ Test(places, those_that_leave_have_an_end)
 	come(i, 10);
 }
 
+static void *leaves(void *user_data)
+{
+	leave(*(unsigned *)user_data);
+	return NULL;
+}
+
+#define WAITS 20
+
+Test(places, a_new_one_waits_for_those_that_leave)
+{
+	unsigned i = 0;
+	pthread_t thread;
+
+	for (; i < PLACES_UNKNOWN_PER_ORIGIN_MAX + PLACES_LEAVING_MAX; i++)
+		come(i, 10);
+	for (unsigned first = 0; first < WAITS; first++) {
+		pthread_create(&thread, NULL, leaves, &first);
+		come(i++, 10);
+		pthread_join(thread, NULL);
+	}
+}
+
 Test(places, a_node_has_an_end_also_when_it_is_known)
 {
 	for (unsigned i = 0; i < PLACES_PER_NODE_MAX; i++) {
