@@ -190,7 +190,7 @@ $(BUILD)/obj/tests/unit/%.o $(BUILD)/obj/tests/system/%.o $(BUILD)/obj/tests/sup
 $(BUILD)/obj/tests/unit/peer_wire.o: CFLAGS_DIR += $(CFLAGS_UCX)
 # It makes the bytes of all checkpoints.
 $(BUILD)/obj/tests/system/checkpoint.o: CFLAGS_DIR += -O2
-$(BUILD)/obj/client/ctl/%.o $(BUILD)/obj/follow/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
+$(BUILD)/obj/client/ctl/%.o $(BUILD)/obj/follow/%.o $(BUILD)/obj/service/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson)
 $(BUILD)/obj/exporter/%.o: CFLAGS_DIR += $(call pkg_cflags,jansson libmicrohttpd)
 $(BUILD)/obj/loader/%.o: CFLAGS_DIR += $(call pkg_cflags,$(SYSTEMD) inih)
 $(BUILD)/obj/peer/%.o: CFLAGS_DIR += $(CFLAGS_CUDA) $(CFLAGS_UCX) $(call pkg_cflags,openssl jansson inih)

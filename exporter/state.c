@@ -1,6 +1,8 @@
 #include "limits.h"
 #include "snapshot.h"
 
+#include "../service/jansson_text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,20 +191,6 @@ static bool tables_put(json_t *state, const struct snapshot *snapshot)
 	return json_object_set_new(state, "left_out", left_out) == 0 && whole;
 }
 
-/* json_dumps leaves characters out if its buffer can't grow (Jansson 2.14). */
-static char *text_of(const json_t *state)
-{
-	size_t bytes = json_dumpb(state, NULL, 0, JSON_COMPACT);
-	char *text = bytes > 0 ? malloc(bytes + 1) : NULL;
-
-	if (text && json_dumpb(state, text, bytes, JSON_COMPACT) == bytes) {
-		text[bytes] = '\0';
-		return text;
-	}
-	free(text);
-	return NULL;
-}
-
 char *state_make(const struct snapshot *snapshot, size_t *ret_bytes)
 {
 	json_t *totals = snapshot->totals ? json_incref(snapshot->totals) : totals_make(snapshot);
@@ -219,7 +207,7 @@ char *state_make(const struct snapshot *snapshot, size_t *ret_bytes)
 			  "swaps", snapshot->swaps, "events", snapshot->events);
 	if (!state)
 		return NULL;
-	text = tables_put(state, snapshot) ? text_of(state) : NULL;
+	text = tables_put(state, snapshot) ? jansson_text(state) : NULL;
 	json_decref(state);
 	*ret_bytes = text ? strlen(text) : 0;
 	return text;

@@ -1,5 +1,7 @@
 #include "route.h"
 
+#include "../service/jansson_text.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,18 +45,6 @@ static json_t *text_or_null(const char *text)
 	return *text ? json_string(text) : json_null();
 }
 
-/* Not json_dumps: where its buffer can't grow, it leaves something out. */
-static char *text_of(const json_t *list)
-{
-	const size_t bytes = json_dumpb(list, NULL, 0, JSON_COMPACT);
-	char *text = bytes ? calloc(1, bytes + 1) : NULL;
-
-	if (text && json_dumpb(list, text, bytes, JSON_COMPACT) == bytes)
-		return text;
-	free(text);
-	return NULL;
-}
-
 char *list_text(const struct route *routes, size_t count)
 {
 	json_t *all = json_array(), *list;
@@ -69,7 +59,7 @@ char *list_text(const struct route *routes, size_t count)
 						 "servers", servers_of(&route->fleet)));
 	}
 	list = all ? json_pack("{s:o}", "backends", all) : NULL;
-	text = list ? text_of(list) : NULL;
+	text = list ? jansson_text(list) : NULL;
 	json_decref(list);
 	return text;
 }

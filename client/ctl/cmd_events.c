@@ -7,6 +7,7 @@
 #include "terminal.h"
 
 #include "../../proto/event_kind.h"
+#include "../../service/jansson_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -46,7 +47,7 @@ static void event_rest_add(struct line *line, const json_t *event)
 			known = known || strcmp(key, shown[i]) == 0;
 		if (known)
 			continue;
-		text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+		text = jansson_text(value);
 		line_add(line, " %s=%s", key, text ? text : "?");
 		free(text);
 	}
