@@ -151,7 +151,7 @@ static const json_t *version_there(const json_t *node, const struct source *sour
 	return NULL;
 }
 
-/* Of the first node that has the version: others have the same bytes, and perhaps other companions. */
+/* The first node that has the version counts. Others have the same weights, and may have other companions. */
 static int load_taken(const struct companions *of, const char *text)
 {
 	const struct source source = source_of(text);

@@ -43,8 +43,8 @@ int state_open(int fd, struct state **ret, struct error *error);
 /* Frees the state and closes its descriptor. Returns NULL; NULL is fine. */
 struct state *state_free(struct state *state);
 int state_fd(const struct state *state);
-/* Returns the memory for notes, which stays mapped as long as the state is there, and sets *ret_bytes. What an earlier gpuwmd wrote is there; zeros: nothing. Returns NULL
- * if it can't be mapped, or if an older gpuwmd's payload lies there. */
+/* Returns the memory for notes, and sets *ret_bytes. It stays mapped as long as the state is there, and has what an earlier gpuwmd wrote;
+ * zeros: that was nothing. Returns NULL if it can't be mapped, or if an older gpuwmd's payload lies there. */
 void *state_notes(const struct state *state, size_t *ret_bytes);
 
 /* Sets *ret_data to the younger slot's payload, which the caller frees, and *ret_format to its format. -ENOENT: no slot was

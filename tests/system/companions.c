@@ -237,7 +237,7 @@ GPUWMD_TEST(companions, files_of_a_save_have_them)
 	gpuwm_close(client);
 }
 
-/* The files say nothing of the version that they belong to now. */
+/* It names a version of another model, or what is no id. */
 GPUWMD_TEST(companions, a_load_of_one_may_fail)
 {
 	struct gpuwm_load_options options = GPUWM_OPTIONS(struct gpuwm_load_options);
