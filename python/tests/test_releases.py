@@ -156,6 +156,10 @@ VLLM = {
         "@config\nclass LoadConfig:\n    load_format: str\n    threads: int\n"
         "@config\nclass VllmConfig:\n    load_config: LoadConfig\n    seed: int\n"
     ),
+    "vllm/envs.py": (
+        "environment_variables: dict[str, Callable[[], Any]] = {\n"
+        "    'VLLM_PACKED': lambda: False,\n    'VLLM_PORT': lambda: 1,\n}\n"
+    ),
     "vllm-0.9.1.dist-info/METADATA": "",
 }
 OF_VLLM = {
@@ -169,7 +173,8 @@ OF_VLLM = {
         "WEIGHT_METHODS = {'reload_weights': 'guarded', 'zero_weights': 'guarded'}\n"
     ),
     "arguments.py": "COUNTS = ('LoadConfig.threads',)\n",
-    "harmless.py": "FIELDS = ('VllmConfig.s*', 'LoadConfig.load_*')\n",
+    "harmless.py": "FIELDS = ('VllmConfig.s*', 'LoadConfig.load_*')\nVARIABLES = ('VLLM_PO*',)\n",
+    "variables.py": "LAYOUT: dict[str, V] = {'VLLM_PACKED': V(False, 'packed')}\n",
 }
 
 
@@ -186,6 +191,7 @@ OF_VLLM = {
             "argument LoadConfig.size is in neither list",
         ),
         ("    seed", "    port: int\n    seed", "argument VllmConfig.port is in neither list"),
+        ("'VLLM_PORT'", "'VLLM_CUT'", "variable VLLM_CUT is in neither list"),
     ],
 )
 def test_rules_of_the_plugin_for_vllm(
@@ -205,12 +211,14 @@ def test_what_a_release_brings_is_told(tmp_path: pathlib.Path, plugin: pathlib.P
     old = facts.file_of("sglang", "0.9.1", plugin / "facts")
     found = facts.parse(old.read_text())
     found.release, found.updates, found.arguments = "0.9.0", ["a.gone"], {"ServerArgs": ["port"]}
+    found.variables = ["GONE"]
     facts.file_of("sglang", "0.9.0", plugin / "facts").write_text(found.text())
     told = read(wheel(tmp_path), plugin)[1]
     assert re.findall(r"since 0.9.0: (.*)", told) == [
         "function that writes weights is gone: a.gone",
         f"function that writes weights is new: {OWNER}.update_weights",
         "argument is new: ServerArgs.backend",
+        "variable is gone: GONE",
     ]
 
 

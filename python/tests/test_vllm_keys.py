@@ -263,6 +263,18 @@ def test_a_variable_that_this_vllm_lacks_is_left_out(
     assert layout()["environment"] == "defaults"
 
 
+def test_a_variable_that_gpuwm_does_not_know_counts_and_is_told(
+    vllm: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("VLLM_PACKED_BY_A_PLUGIN", "1")
+    monkeypatch.setenv("VLLM_PORT", "8000")
+    for _ in range(2):
+        assert layout()["environment"] == "VLLM_PACKED_BY_A_PLUGIN=1"
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert "VLLM_PACKED_BY_A_PLUGIN" in told[0]
+
+
 def test_every_field_fits_a_key_of_gpuwm(vllm: Any) -> None:
     for name in variables.LAYOUT:
         setattr(vllm.envs, name, "x" * 50)

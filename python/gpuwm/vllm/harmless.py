@@ -1,7 +1,7 @@
-"""Fields of vLLM's configuration on which no weights depend, or that the key has already. All
-others count: see `gpuwm.vllm.arguments`.
+"""Fields of vLLM's configuration and environment variables on which no weights depend, or that the
+key has already. All others count: see `gpuwm.vllm.arguments` and `gpuwm.vllm.variables`.
 
-The table was made by reading the configurations of vLLM 0.25.1 to 0.33.0.
+The tables were made by reading the configurations and vllm/envs.py of vLLM 0.25.1 to 0.33.0.
 """
 
 from __future__ import annotations
@@ -109,4 +109,64 @@ FIELDS = (
     *("SpeculativeConfig.synthetic_*", "SpeculativeConfig.tensor_parallel_size"),
     *("SpeculativeConfig.enable_adaptive_verification", "SpeculativeConfig.dspark_draft_topk"),
     *("SpeculativeConfig.xpress_topc", "SpeculativeConfig.fly_*"),
+)
+
+# Globs of environment variables. Those of `variables.LAYOUT` count even if a glob matches them.
+VARIABLES = (
+    # builds, files, and what people see
+    *("CMAKE_BUILD_TYPE", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "*_COLOR", "LD_LIBRARY_PATH"),
+    *("LOCAL_RANK", "MAX_JOBS", "NVCC_THREADS", "S3_*", "VERBOSE", "MOONCAKE_*", "VLLM_BUILD_*"),
+    *("VLLM_DOCKER_*", "VLLM_IMAGE_TAG", "VLLM_MAIN_CUDA_VERSION", "VLLM_SKIP_*"),
+    *("VLLM_CUDA*_PATH", "VLLM_NCCL_*_PATH", "VLLM_USE_PRECOMPILED*", "VLLM_TARGET_DEVICE"),
+    *("VLLM_*_CACHE", "VLLM_*_CACHE_DIR", "VLLM_XLA_*", "VLLM_TPU_*", "VLLM_*_ROOT"),
+    *("VLLM_ASSETS_*", "VLLM_CI_*", "VLLM_CPU_CI_ENV", "VLLM_TUNED_CONFIG_FOLDER"),
+    *("VLLM_ENABLE_CUDA_COMPATIBILITY",),
+    # which model: the key has the identity of the checkpoint and the model that vLLM builds
+    *("VLLM_MODEL_REDIRECT_PATH", "VLLM_USE_MODELSCOPE", "VLLM_PLUGINS", "VLLM_LORA_RESOLVER_*"),
+    *("VLLM_TEST_FORCE_LOAD_FORMAT", "VLLM_FASTSAFETENSORS_QUEUE_SIZE"),
+    # logs, figures, processes and addresses
+    *("VLLM_*LOG_*", "VLLM_LOGGING_*", "VLLM_*DEBUG*", "VLLM_TRACE_*", "VLLM_*_FOR_PROFILING"),
+    *("VLLM_*USAGE_*", "VLLM_DO_NOT_TRACK", "VLLM_CONFIGURE_LOGGING", "VLLM_API_KEY", "VLLM_*_IP"),
+    *("VLLM_*_PORT", "VLLM_PORT", "VLLM_*_HOST", "VLLM_*TIMEOUT*", "VLLM_*PROCESS_*"),
+    *("VLLM_RAY_*", "VLLM_USE_RAY_*", "VLLM_DP_RANK*", "VLLM_DP_SIZE", "VLLM_*MULTIPROC*"),
+    *("VLLM_RPC_BASE_PATH", "VLLM_SERVER_DEV_MODE", "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH"),
+    *("VLLM_SYSTEM_START_DATE", "VLLM_RINGBUFFER_*", "VLLM_MQ_*", "VLLM_MSGPACK_*"),
+    *("VLLM_USE_SPINLOOP_EXT", "VLLM_NIC_*", "VLLM_GPU_NIC_*", "VLLM_GPU_SYNC_CHECK"),
+    *("VLLM_ALLOW_INSECURE_SERIALIZATION", "VLLM_ELASTIC_EP_*", "VLLM_RANDOMIZE_DP_DUMMY_INPUTS"),
+    *("VLLM_WSL2_ENABLE_PIN_MEMORY", "VLLM_USE_RUST_*", "VLLM_RUST_FRONTEND_PATH"),
+    *("VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_NUM_OF_RESERVED_CPU"),
+    # offloads, which are refused
+    *("VLLM_WEIGHT_OFFLOADING_DISABLE_*",),
+    # requests and answers
+    *("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "VLLM_MAX_*_TOKENS"),
+    *("VLLM_MAX_AUDIO_*", "VLLM_MAX_*DECODE*", "VLLM_MAX_*DOWNLOAD*", "VLLM_MAX_IMAGE_*"),
+    *("VLLM_MAX_NUM_*", "VLLM_MAX_N_*", "VLLM_MAX_STOP_*", "VLLM_MAX_COMPLETION_*"),
+    *("VLLM_MEDIA_*", "VLLM_MM_HASHER_ALGORITHM", "VLLM_VIDEO_*", "VLLM_OBJECT_STORAGE_*"),
+    *("VLLM_CHAT_TEMPLATE_*", "VLLM_BEAM_*", "VLLM_HTTP_*", "VLLM_REQUEST_*"),
+    *("VLLM_DISABLE_REQUEST_*", "VLLM_*TOOL*", "VLLM_GPT_OSS_*"),
+    *("VLLM_ENABLE_RESPONSES_API_STORE", "VLLM_ENABLE_COHERE_API"),
+    *("VLLM_USE_EXPERIMENTAL_PARSER_CONTEXT", "VLLM_USE_FASTOKENS", "VLLM_XGRAMMAR_*"),
+    *("VLLM_*_SAMPLER", "VLLM_*_SAMPLER_KERNEL", "VLLM_COMPUTE_NANS_*"),
+    *("VLLM_RAISE_ON_LOGIT_NANS", "VLLM_V1_*", "VLLM_ENABLE_V1_*", "VLLM_USE_V2_MODEL_RUNNER"),
+    # the KV cache, and how it moves
+    *("VLLM_KV_*", "VLLM_*_KV_[OC]*", "VLLM_CPU_KVCACHE_SPACE", "VLLM_PREFIX_CACHE_*"),
+    *("VLLM_MOONCAKE_*", "VLLM_P2P_*", "VLLM_NIXL_*", "VLLM_EC_*", "VLLM_SSM_CONV_STATE_LAYOUT"),
+    *("VLLM_SKIP_P2P_CHECK",),
+    # graphs and compilation, and what is only chosen as a step runs
+    *("VLLM_*COMPILE*", "VLLM_*_AOT_*", "VLLM_*CUDAGRAPH*", "VLLM_ENABLE_INDUCTOR_*"),
+    *("VLLM_ENABLE_PREGRAD_PASSES", "VLLM_ENABLE_STARTUP_PLAN", "VLLM_USE_BYTECODE_HOOK"),
+    *("VLLM_USE_LAYERNAME", "VLLM_*WARMUP*", "VLLM_FLASHINFER_AUTOTUNE_*", "VLLM_GC_*"),
+    *("VLLM_TRITON_*", "VLLM_FLASHINFER_WORKSPACE_*", "VLLM_*_STREAM", "VLLM_*STREAM_*THRESHOLD"),
+    *("VLLM_MULTI_STREAM_*", "VLLM_ADAPTIVE_VERIFICATION_*", "VLLM_SPARSE_INDEXER_MAX_LOGITS_MB"),
+    *("VLLM_ROCM_SLEEP_*", "VLLM_*ALLREDUCE*", "VLLM_*SYMM_MEM", "VLLM_DISABLE_PYNCCL"),
+    *("VLLM_DISTRIBUTED_USE_SPLIT_GROUP", "VLLM_DBO_*", "VLLM_DEEPEP_*", "VLLM_*_GEMM_[AR][RS]"),
+    *("VLLM_FLASHINFER_MOE_A2A_*", "VLLM_USE_DIRECT_DCP_*", "VLLM_*QUICK_REDUCE_*"),
+    *("VLLM_LORA_*PDL", "VLLM_LORA_*_STREAM", "VLLM_MARLIN_USE_ATOMIC_ADD", "VLLM_MOE_ROUTING_*"),
+    *("VLLM_MOE_SKIP_PADDING", "VLLM_MAX_TOKENS_PER_EXPERT_*", "VLLM_USE_FUSED_MOE_GROUPED_TOPK"),
+    *("VLLM_GDN_*", "VLLM_ENABLE_FLA_*", "VLLM_CPU_ATTN_*", "VLLM_ALLOW_CHUNKED_*"),
+    *("VLLM_*_RMSNORM", "VLLM_USE_OINK_OPS", "VLLM_ROCM_*_ATTN", "VLLM_ROCM_*_ATTENTION"),
+    *("VLLM_ROCM_USE_AITER_MHA", "VLLM_ROCM_USE_AITER_CUSTOM_AR"),
+    *("VLLM_ROCM_USE_AITER_TRITON_[RS]*", "VLLM_ROCM_AITER_MLA_*"),
+    *("VLLM_ROCM_AITER_MOE_DISPATCH_*", "VLLM_ROCM_MONO_DECODE", "VLLM_ROCM_MUSE_MOE_REDUCE_*"),
+    *("VLLM_XPU_ENABLE_XPU_GRAPH", "VLLM_XPU_PP_MICROBATCH"),
 )

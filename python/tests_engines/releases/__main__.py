@@ -9,8 +9,8 @@ RELEASE: vllm==0.33.0, sglang==0.5.23, a file .whl, or "all", which are all whos
 committed. No engine is installed or run. Of a wheel only texts are kept, in build/engines.
 
 The status is 1 if something does not fit: a name that the plugin imports or hooks is gone, a method
-that it overrides takes other arguments, an argument of the engine is in neither of the plugin's
-lists. It is 77 if the package index does not give today's wheel.
+that it overrides takes other arguments, an argument or an environment variable of the engine is
+in neither of the plugin's lists. It is 77 if the package index does not give today's wheel.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ def changes(old: facts.Facts, new: facts.Facts) -> list[str]:
             {f"{owner}.{name}" for owner, names in each.arguments.items() for name in names}
             for each in (old, new)
         ],
+        "variable": [set(each.variables) for each in (old, new)],
     }
     found = []
     for what, (before, after) in both.items():

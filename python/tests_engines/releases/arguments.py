@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from .names import CLASS, Found, Names, decorators_of, defined, dotted_of, statements
@@ -33,6 +33,20 @@ def of_release(names: Names) -> Arguments:
         for name, fields in sorted(found.items())
         if fields
     }
+
+
+def variables_of_release(names: Names) -> list[str]:
+    """The environment variables of vLLM: the keys of the dict in vllm/envs.py. SGLang has none:
+    its plugin counts each variable of SGLang that is not named as harmless."""
+    tree = names.module("vllm.envs") if names.texts.engine == "vllm" else None
+    return sorted(
+        key.value
+        for node in statements([] if tree is None else tree.body)
+        if isinstance(node, ast.AnnAssign) and dotted_of(node.target) == "environment_variables"
+        and isinstance(node.value, ast.Dict)
+        for key in node.value.keys
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    )  # fmt: skip
 
 
 def _held(kind: str, classes: Collection[str]) -> str:
@@ -90,12 +104,23 @@ class Lists:
         if "refusals" in plugin.files:
             self.counts.update(plugin.tables("refusals").get("REFUSED", {}))
             self.counts.update(plugin.asked_for("refusals"))
+        self.variables: set[str] = set(plugin.tables("variables").get("LAYOUT", {}))
+        self.harmless_variables: tuple[str, ...] = harmless.get("VARIABLES", ())
         self.harmless: list[str] = [*harmless.get("ARGUMENTS", ()), *harmless.get("FIELDS", ())]
 
     def unknown(self, arguments: Arguments) -> list[str]:
         """The arguments that are in neither list, as "CLASS.name"."""
         first = "VllmConfig" if "VllmConfig" in arguments else "ServerArgs"
         return sorted(self._unknown(arguments, first, set())) if self.is_there else []
+
+    def unknown_variables(self, variables: Iterable[str]) -> list[str]:
+        """The environment variables that are in neither list."""
+        return [
+            name
+            for name in variables
+            if name not in self.variables
+            and not any(fnmatchcase(name, glob) for glob in self.harmless_variables)
+        ]
 
     def _unknown(self, arguments: Arguments, owner: str, seen: set[str]) -> Iterator[str]:
         """Of a class, and of the classes that its fields hold, if these fields are in no list."""

@@ -64,7 +64,7 @@ class Facts:
     - sources: of the texts that the plugin looks for in functions, those that are there.
     - seams: whether the release has them.
     - updates: all functions whose names say that they write weights.
-    - arguments: by class.
+    - arguments: by class. variables: of the environment.
     """
 
     engine: str
@@ -79,6 +79,7 @@ class Facts:
     seams: dict[str, bool]
     updates: list[str]
     arguments: dict[str, list[str]]
+    variables: list[str]
 
     @property
     def title(self) -> str:
@@ -130,6 +131,7 @@ def collect(texts: Texts, plugin: Plugin) -> Facts:
         seams={seam: _has(names, where) for seam, where in SEAMS[texts.engine].items()},
         updates=sorted(_updates(names)),
         arguments=arguments.of_release(names),
+        variables=arguments.variables_of_release(names),
     )
 
 

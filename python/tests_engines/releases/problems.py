@@ -106,8 +106,11 @@ def _guarded_functions(facts: Facts, plugin: Plugin) -> Iterator[Problem]:
 
 
 def _arguments(facts: Facts, plugin: Plugin) -> Iterator[Problem]:
-    for name in Lists(plugin).unknown(facts.arguments):
+    lists = Lists(plugin)
+    for name in lists.unknown(facts.arguments):
         yield Problem(ANY, f"argument {name} is in neither list: counts, harmless")
+    for name in lists.unknown_variables(facts.variables):
+        yield Problem(ANY, f"variable {name} is in neither list: counts, harmless")
 
 
 # ---- signatures ----
