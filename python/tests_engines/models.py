@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 # Divisible by 16, which fp8 layers ask for, and by two ranks.
 SMALL: dict[str, Any] = {
@@ -40,6 +40,23 @@ def tied(folder: pathlib.Path, seed: int = 0) -> None:
     """The output layer is the embedding."""
     config = transformers.LlamaConfig(tie_word_embeddings=True, **SMALL)
     _write(folder, seed, transformers.LlamaForCausalLM, config)
+
+
+def redundant(folder: pathlib.Path, seed: int = 0, differs: bool = False) -> None:
+    """The output layer is the embedding, says config.json, and the file has both, as tools for
+    fine-tuning write it."""
+    dense(folder, seed)
+    tensors = load_file(folder / "model.safetensors")
+    if not differs:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+
+
+def contradicting(folder: pathlib.Path, seed: int = 0) -> None:
+    """Likewise, and the two differ."""
+    redundant(folder, seed, differs=True)
 
 
 def biased(folder: pathlib.Path, seed: int = 0) -> None:
@@ -111,6 +128,8 @@ MODELS: dict[str, Callable[..., None]] = {
     "lonely": lonely,
     "mixtral": mixtral,
     "tied": tied,
+    "redundant": redundant,
+    "contradicting": contradicting,
     "experts": experts,
     "latent": latent,
     "fp8": fp8,

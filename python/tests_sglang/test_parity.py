@@ -21,6 +21,8 @@ LATENT = {"rope_parameters": YARN, "moe_layer_freq": 1, "scoring_func": "softmax
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "dense": ("dense", {}),
     "tied": ("tied", {}),
+    "tied, with a head": ("redundant", {}),
+    "tied, with another head": ("contradicting", {}),
     "experts": ("experts", {}),
     "latent": ("latent", {"json_model_override_args": json.dumps(LATENT)}),
     "fp8 checkpoint": ("fp8", {}),
@@ -30,7 +32,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_builder_and_others_have_what_sglang_has(daemon: Daemon, start: Start, name: str) -> None:
     kind, arguments = MODELS[name]
-    ref = name.replace(" ", "-") + "@v1"
+    ref = name.replace(", ", "-").replace(" ", "-") + "@v1"
     own = start(kind, **arguments)
     builder = start(kind, load_format="gpuwm", extra={"ref": ref}, **arguments)
     assert differences(own, builder) == []

@@ -15,6 +15,8 @@ from tests_engines.starting import Start
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "dense": ("dense", {}),
     "tied": ("tied", {}),
+    "tied, with a head": ("redundant", {}),
+    "tied, with another head": ("contradicting", {}),
     "experts": ("experts", {}),
     "latent": ("latent", {}),
     "dense as fp8": ("dense", {"quantization": "fp8"}),
@@ -25,7 +27,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_builder_and_others_have_what_vllm_has(daemon: Daemon, start: Start, name: str) -> None:
     kind, arguments = MODELS[name]
-    ref = name.replace(" ", "-") + "@v1"
+    ref = name.replace(", ", "-").replace(" ", "-") + "@v1"
     own = start(kind, **arguments)
     builder = start(kind, load_format="gpuwm", extra={"ref": ref}, **arguments)
     assert differences(own, builder) == []

@@ -13,6 +13,8 @@ from tests_engines.comparing import described_differences, differences
 from tests_engines.engines import Engine
 from tests_engines.starting import Start
 
+from .conftest import RELEASE
+
 RANKS = 2
 
 
@@ -99,6 +101,24 @@ def test_the_kv_connector_is_told_of_moves(daemon: Daemon, start: Start) -> None
     assert engine.ask("kv") == (new, fields, 1)
     gpuwm.vllm.switch(llm, "kv@v1")
     assert engine.ask("kv") == (old, fields, 2)
+
+
+@pytest.mark.parametrize("kinds", [("redundant", "contradicting"), ("contradicting", "redundant")])
+def test_a_head_that_one_version_lacks_is_named(
+    daemon: Daemon, start: Start, kinds: tuple[str, str]
+) -> None:
+    """Since vLLM 0.29 a head that equals the embedding is the embedding, once it is loaded. Older
+    releases read no head if config.json says that it is tied."""
+    refs = [f"{kinds[0]}-first@v{number}" for number in (1, 2)]
+    first, second = (built(start, kind, ref) for kind, ref in zip(kinds, refs, strict=True))
+    engine = start(kinds[0], load_format="gpuwm", extra={"ref": refs[0], "mode": "load"})
+    if RELEASE < (0, 29):
+        gpuwm.vllm.switch(Llm(engine), refs[1])
+        assert is_on(engine, second)
+        return
+    with pytest.raises(gpuwm.Mismatch, match="another layout: .* has a tensor lm_head.weight"):
+        gpuwm.vllm.switch(Llm(engine), refs[1])
+    assert is_on(engine, first)
 
 
 def test_the_engine_that_built_moves_too(daemon: Daemon, start: Start) -> None:
