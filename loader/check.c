@@ -21,6 +21,12 @@ struct piece {
 	uint64_t from, to; /* offsets in the segment */
 };
 
+/* What check_add had of a piece. */
+struct tally {
+	struct digest_sum sum; /* atomic */
+	bool not_zero; /* atomic */
+};
+
 /* A check in progress: one part, with its index and its device. */
 struct check {
 	const struct check_part *part;
@@ -34,6 +40,8 @@ struct check {
 	size_t piece_count;
 	struct memory_span *spans; /* the addresses of the pieces */
 	struct memory_sum *sums;
+	struct tally *tallies;
+	bool torn[PART_SEGMENTS_MAX]; /* see check_adds */
 	memory_progress_fn *progress;
 	void *user_data;
 	int stopped; /* the value that progress returned */
@@ -206,6 +214,8 @@ static int tensor_fails(const struct check *check, const struct piece *piece, co
 static void add_piece(struct check *check, uint32_t segment, const struct index_tensor *tensor, uint64_t from,
 		      uint64_t to)
 {
+	if (tensor && from % sizeof(uint64_t) != 0)
+		check->torn[segment] = true;
 	if (from < to || tensor)
 		check->pieces[check->piece_count++] = (struct piece){tensor, segment, from, to};
 }
@@ -245,7 +255,8 @@ static int cut_all(struct check *check, struct error *error)
 	check->pieces = calloc(most, sizeof(*check->pieces));
 	check->spans = calloc(most, sizeof(*check->spans));
 	check->sums = calloc(most, sizeof(*check->sums));
-	if (!check->pieces || !check->spans || !check->sums)
+	check->tallies = calloc(most, sizeof(*check->tallies));
+	if (!check->pieces || !check->spans || !check->sums || !check->tallies)
 		return error_set(error, -ENOMEM, NULL, "no room to check %zu pieces of memory", most);
 	for (uint32_t i = 0; i < check->part->part->segment_count; i++) {
 		const size_t before = check->piece_count;
@@ -356,11 +367,107 @@ struct check *check_close(struct check *check)
 	free(check->pieces);
 	free(check->spans);
 	free(check->sums);
+	free(check->tallies);
 	free(check->order);
 	index_map_close(&check->index);
 	free(check);
 	return NULL;
 }
+
+static int compare_piece(struct check *check, size_t number, struct error *error)
+{
+	const struct piece *piece = &check->pieces[number];
+	const struct memory_sum *sum = &check->sums[number];
+	int r = 0;
+
+	if (!piece->tensor)
+		r = sum->zero ? 0 : padding_fails(check, piece, error);
+	else if (!digest_equal(&sum->digest, &piece->tensor->digest))
+		r = tensor_fails(check, piece, &sum->digest, error);
+	if (r == -EBADMSG)
+		check->damaged = (int)piece->segment;
+	return r;
+}
+
+/* ---- bytes that a copy has ------------------------------------------------ */
+
+bool check_adds(const struct check *check, uint32_t segment)
+{
+	return !check->torn[segment] && !is_left_out(check, segment);
+}
+
+/* The first piece that ends behind `offset`. */
+static size_t find_piece(const struct check *check, uint32_t segment, uint64_t offset)
+{
+	size_t from = 0, to = check->piece_count;
+
+	while (from < to) {
+		const size_t middle = from + (to - from) / 2;
+		const struct piece *piece = &check->pieces[middle];
+
+		if (piece->segment < segment || (piece->segment == segment && piece->to <= offset))
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+static void add_to(struct check *check, size_t number, uint64_t offset, const uint8_t *data, size_t bytes)
+{
+	struct tally *tally = &check->tallies[number];
+	struct digest_sum sum = {0};
+
+	if (!check->pieces[number].tensor) {
+		if (data[0] != 0 || memcmp(data, data + 1, bytes - 1) != 0)
+			__atomic_store_n(&tally->not_zero, true, __ATOMIC_RELAXED);
+		return;
+	}
+	digest_update(&sum, offset, data, bytes);
+	__atomic_fetch_add(&tally->sum.a, sum.a, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&tally->sum.b, sum.b, __ATOMIC_RELAXED);
+}
+
+void check_add(struct check *check, uint32_t segment, uint64_t offset, const void *data, uint64_t bytes)
+{
+	const uint64_t end = offset + bytes;
+
+	for (size_t i = find_piece(check, segment, offset); i < check->piece_count; i++) {
+		const struct piece *piece = &check->pieces[i];
+		const uint64_t from = piece->from > offset ? piece->from : offset;
+		const uint64_t to = piece->to < end ? piece->to : end;
+
+		if (piece->segment != segment || piece->from >= end)
+			break;
+		if (from < to)
+			add_to(check, i, from - piece->from, (const uint8_t *)data + (from - offset),
+			       (size_t)(to - from));
+	}
+}
+
+int check_added(struct check *check, struct error *error)
+{
+	const struct memory_device *device = &check->device;
+	int r = device->ops->enter(device, error);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; r == 0 && i < check->piece_count; i++) {
+		const struct piece *piece = &check->pieces[i];
+		const struct tally *tally = &check->tallies[i];
+
+		check->sums[i] = (struct memory_sum){
+			.digest = digest_final(&tally->sum, piece->to - piece->from),
+			.zero = !tally->not_zero,
+		};
+		if (check_adds(check, piece->segment))
+			r = compare_piece(check, i, error);
+	}
+	device->ops->leave(device);
+	return r;
+}
+
+/* ---- bytes that are read --------------------------------------------------- */
 
 static int check_inside(struct check *check, struct error *error)
 {
@@ -374,17 +481,8 @@ static int check_inside(struct check *check, struct error *error)
 
 	if (r < 0)
 		return check->stopped ? check->stopped : r;
-	for (size_t i = 0; r == 0 && i < check->piece_count; i++) {
-		const struct piece *piece = &check->pieces[i];
-		const struct memory_sum *sum = &check->sums[i];
-
-		if (!piece->tensor)
-			r = sum->zero ? 0 : padding_fails(check, piece, error);
-		else if (!digest_equal(&sum->digest, &piece->tensor->digest))
-			r = tensor_fails(check, piece, &sum->digest, error);
-		if (r == -EBADMSG)
-			check->damaged = (int)piece->segment;
-	}
+	for (size_t i = 0; r == 0 && i < check->piece_count; i++)
+		r = compare_piece(check, i, error);
 	return r;
 }
 

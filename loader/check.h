@@ -57,6 +57,13 @@ void check_elsewhere(struct check *check, const void *const *addresses);
 /* Returns the segment that check_bytes found to differ, or -1. */
 int check_damaged(const struct check *check);
 int check_open(const struct check_part *part, struct check **ret, struct error *error);
+/* For a copy, which has each byte in the CPU's cache once: check_add digests bytes of a segment, at least 8 and from a multiple of 8 on
+ * unless they are its last, and may run in many threads. When it had all bytes of a segment, each once, check_added compares them as check_bytes does. Returns 0.
+ * Fails with -EBADMSG. Of a segment for which check_adds is false nothing is added and compared: it has a tensor that begins at no multiple of 8, whose words
+ * lie in two pieces of a copy. */
+bool check_adds(const struct check *check, uint32_t segment);
+void check_add(struct check *check, uint32_t segment, uint64_t offset, const void *data, uint64_t bytes);
+int check_added(struct check *check, struct error *error);
 int check_bytes(struct check *check, memory_progress_fn *progress, void *user_data, struct check_result *ret,
 		struct error *error);
 struct check *check_close(struct check *check);

@@ -180,7 +180,7 @@ static int crew_make(struct crew *crew, const struct copy *copy, struct error *e
 		crew->ranks[copy->targets[i].rank] = true;
 	crew->straight = crew->host_count == 1 && !copy->cut;
 	crew->small_pages = (crew->straight || (copy->cut && crew->host_count > 0)) &&
-			    crew->hosts[0].segment_count > 0 && host_write_pays();
+			    crew->hosts[0].segment_count > 0 && !host_pages_are_huge();
 	/* No more readers than buffers, or (roughly) than pieces. */
 	crew->most = copy->readers ? copy->readers : copy_readers(1);
 	if (crew->most > COPY_THREADS_MAX)

@@ -101,6 +101,9 @@ void copy_report_add(struct copy_report *total, const struct copy_report *report
 /* Writes one sentence for the operator: the bytes by the way they took, the time and the rate. */
 void copy_report_text(const struct copy_report *report, char *text, size_t size);
 
+/* Returns whether mappings of `host` memory that ask for it get huge pages on this machine. */
+bool host_pages_are_huge(void);
+
 /* ---- the ring (ring.c) ----
  *
  * Buffers between reading and the GPUs. They are in huge pages if the kernel gives any, are

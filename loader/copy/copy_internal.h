@@ -128,9 +128,6 @@ void copy_cut_digests(const struct crew *crew, struct digest *ret);
  * kernel lets only one thread at a time write to a memfd. So one reader does, and the others go
  * through the mapping meanwhile. Huge pages come with the mapping only. */
 
-/* Returns whether segments of `host` have small pages on this machine. */
-bool host_write_pays(void);
-
 /* Copies to `to`, which lies in one of the segments (there is at least one), mapped for writing. A
  * few bytes are copied through the mapping. Returns 0. Fails with the code of pwrite, such as
  * -ENOSPC or -ENOMEM. Any thread may call it, but see above. */

@@ -8,7 +8,7 @@
 /* For fewer bytes a call takes longer than the page faults that it saves. */
 #define CALL_BYTES_MIN KIB(16)
 
-bool host_write_pays(void)
+bool host_pages_are_huge(void)
 {
 	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
 	char line[128] = "";
@@ -17,7 +17,7 @@ bool host_write_pays(void)
 
 	if (file)
 		fclose(file);
-	return !huge;
+	return huge;
 }
 
 static uint64_t offset_in(const struct memory_segment *segment, const char *address)

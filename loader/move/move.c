@@ -121,10 +121,11 @@ static int move_check(struct move *move, const char *device, const struct part *
 	return r;
 }
 
-/* The new memory differs. If the old one does too, the version is damaged; if not, the copy went wrong. Of segments with twins the job
- * does not have the old memory. */
-static int blame(struct move *move, const char *from)
+/* If the old memory differs too, the version is damaged; if not, the copy went wrong. Of segments with twins the job does not have the
+ * old memory. */
+int move_blame(struct move *move)
 {
+	const char *from = tier_device(move->from, move->params->place.device);
 	struct error arrived = *move->error;
 	bool twins[PART_SEGMENTS_MAX];
 	int r = work_phase(move->work, "checking", move->bytes);
@@ -145,15 +146,21 @@ static int check_new(struct move *move)
 {
 	struct error arrived;
 	struct part list;
+	uint64_t bytes = 0;
 	int damaged, r;
 
 	/* What came from files into host memory was digested by this CPU when it was written. */
-	if (!tier_has_memory(move->from) && move->device.ops->cpu_addresses && move->twin_count == 0)
+	for (uint32_t i = 0; i < segment_count(move); i++) {
+		if (!tier_has_memory(move->from) && move->device.ops->cpu_addresses)
+			move->compared[i] = move_makes(move, i);
+		bytes += move->compared[i] ? 0 : move->index.view.segments[i].bytes;
+	}
+	if (bytes == 0)
 		return 0;
 	move_memory_list(move, &list);
-	r = work_phase(move->work, "checking", move->all_bytes);
+	r = work_phase(move->work, "checking", bytes);
 	if (r == 0)
-		r = move_check(move, move->device.id, &list, NULL, &damaged);
+		r = move_check(move, move->device.id, &list, move->compared, &damaged);
 	if (r != -EBADMSG)
 		return r;
 	if (damaged >= 0 && !move_makes(move, (uint32_t)damaged)) {
@@ -164,7 +171,7 @@ static int check_new(struct move *move)
 				 move->device.id, arrived.message);
 	}
 	if (has_memory(move))
-		return blame(move, tier_device(move->from, move->params->place.device));
+		return move_blame(move);
 	return not_damage(r, move->error);
 }
 

@@ -6,19 +6,23 @@
  * as all of that. */
 #include "move_internal.h"
 
-#include "../../base/clock.h"
+#include "../check.h"
 
 #include "../../base/bytes.h"
+#include "../../base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct back {
 	struct move *move;
 	struct memory_device from;
-	struct memory_segment *segments; /* of the GPU, mapped for reading */
+	bool twins[PART_SEGMENTS_MAX]; /* the check leaves them out */
+	struct check_part of;
+	struct check *check; /* of the GPU's memory, which it maps */
+	bool huge_pages;
 	size_t chunk;
 	uint64_t pieces; /* of the largest segment */
 };
@@ -26,24 +30,41 @@ struct back {
 /* Threads make the pages of different segments. What is asked for at once bounds the delay of a cancel. */
 #define RESERVE_BYTES MIB(64)
 
+/* Makes pages of a segment. fallocate makes small ones where the kernel gives huge pages only to mappings that ask for them
+ * (shmem_enabled: advise). A kernel before 5.14 can't make them through the mapping. */
+static int make_pages(const struct back *back, const struct memory_segment *segment, uint64_t at,
+		      uint64_t bytes)
+{
+	int r = -1;
+
+	errno = EINVAL;
+	if (back->huge_pages)
+		r = madvise((char *)segment->address + at, bytes, MADV_POPULATE_WRITE);
+	if (r < 0 && errno == EINVAL)
+		r = fallocate(segment->fd, 0, (off_t)at, (off_t)bytes);
+	return r < 0 ? -errno : 0;
+}
+
 /* The function of the team: one segment. */
 static int back_reserve(struct team *team, uint64_t item, unsigned member, void *data, struct error *error)
 {
 	const struct back *back = data;
 	const struct memory_segment *segment = &back->move->segments[item];
 	char needed[BYTES_TEXT];
+	int r;
 
 	(void)member;
 	if (!move_makes(back->move, (uint32_t)item))
 		return 0;
 	for (uint64_t at = 0, bytes; at < segment->bytes; at += bytes) {
 		bytes = segment->bytes - at < RESERVE_BYTES ? segment->bytes - at : RESERVE_BYTES;
-		while (fallocate(segment->fd, 0, (off_t)at, (off_t)bytes) < 0)
-			if (errno != EINTR)
-				return error_set(error, -ENOSPC,
-						 "see free -m; retire versions that nobody needs",
-						 "no room for %s of host memory: %s",
-						 bytes_format(segment->bytes, needed), strerror(errno));
+		do
+			r = make_pages(back, segment, at, bytes);
+		while (r == -EINTR);
+		if (r < 0)
+			return error_set(error, -ENOSPC, "see free -m; retire versions that nobody needs",
+					 "no room for %s of host memory: %s",
+					 bytes_format(segment->bytes, needed), strerror(-r));
 		if (!team_add(team, bytes))
 			return 0;
 	}
@@ -79,55 +100,42 @@ static int back_carry(struct team *team, uint64_t item, unsigned member, void *d
 	size_t bytes;
 	int r;
 
-	if (!move_makes(back->move, segment) || offset >= back->segments[segment].bytes)
+	if (!move_makes(back->move, segment) || offset >= back->move->segments[segment].bytes)
 		return 0;
-	left = back->segments[segment].bytes - offset;
+	left = back->move->segments[segment].bytes - offset;
 	bytes = left < back->chunk ? (size_t)left : back->chunk;
 	r = from->ops->enter(from, error);
 	if (r < 0)
 		return r;
-	r = from->ops->read(from, buffer, (char *)back->segments[segment].address + offset, bytes, error);
+	r = from->ops->read(from, buffer, (const char *)check_segment(back->check, segment) + offset, bytes,
+			    error);
 	from->ops->leave(from);
 	if (r < 0)
 		return r;
+	if (check_adds(back->check, segment))
+		check_add(back->check, segment, offset, buffer, bytes);
 	memcpy((char *)back->move->segments[segment].address + offset, buffer, bytes);
 	team_add(team, bytes);
-	return 0;
-}
-
-static int map_one(struct back *back, uint32_t position)
-{
-	struct move *move = back->move;
-	const struct part_fd *of = &move->of.part.segments[position];
-	struct error why;
-	int r = back->from.ops->import(&back->from, of->fd, of->bytes, true, &back->segments[position], &why);
-
-	if (r == 0)
-		r = back->from.ops->map(&back->from, &back->segments[position], MEMORY_READ, &why);
-	if (r < 0)
-		return error_set(move->error, r == -EBADMSG ? -EIO : r, why.detail, "segment %u of %s@%s: %s",
-				 position, move->params->model, move->params->tag, why.message);
-	if (of->bytes / back->chunk + 1 > back->pieces)
-		back->pieces = of->bytes / back->chunk + 1;
 	return 0;
 }
 
 static int map_all(struct back *back)
 {
 	struct move *move = back->move;
-	const uint32_t count = segment_count(move);
 	int r = memory_device_open(move->params->place.device, &back->from, move->error);
 
-	back->segments = calloc((size_t)count + 1, sizeof(*back->segments));
-	if (r == 0 && !back->segments)
-		r = error_set(move->error, -ENOMEM, NULL, "no room to move %u segments", count);
-	for (uint32_t i = 0; back->segments && i < count; i++)
-		back->segments[i].fd = -1;
-	for (uint32_t i = 0; r == 0 && i < count; i++) {
-		if (move_makes(move, i))
-			r = map_one(back, i);
+	for (uint32_t i = 0; r == 0 && i < segment_count(move); i++) {
+		const uint64_t pieces = move->of.part.segments[i].bytes / back->chunk + 1;
+
+		back->twins[i] = !move_makes(move, i);
+		back->pieces = move_makes(move, i) && pieces > back->pieces ? pieces : back->pieces;
 	}
-	return r;
+	back->of = check_part_at(&move->params->place, &move->of.part);
+	back->of.left_out = back->twins;
+	if (r == 0)
+		r = check_open(&back->of, &back->check, move->error);
+	/* A memory that can't be mapped says nothing about the version's bytes. */
+	return r == -EBADMSG ? (move->error->code = -EIO) : r;
 }
 
 static int back_copy(struct back *back)
@@ -154,9 +162,22 @@ static int back_copy(struct back *back)
 	return r;
 }
 
+/* Of what arrived, as far as it was digested on its way. */
+static int back_compare(struct back *back)
+{
+	struct move *move = back->move;
+	int r = check_added(back->check, move->error);
+
+	if (r == -EBADMSG)
+		return move_blame(move);
+	for (uint32_t i = 0; r == 0 && i < segment_count(move); i++)
+		move->compared[i] = check_adds(back->check, i);
+	return r;
+}
+
 int move_back(struct move *move)
 {
-	struct back back = {.move = move, .chunk = COPY_CHUNK_BYTES};
+	struct back back = {.move = move, .chunk = COPY_CHUNK_BYTES, .huge_pages = host_pages_are_huge()};
 	int r = prepare_buffers(move->prepare, move->bytes, move->error);
 
 	if (r == 0)
@@ -169,8 +190,8 @@ int move_back(struct move *move)
 		r = move_await_gpu(move);
 	if (r == 0)
 		r = back_copy(&back);
-	for (uint32_t i = 0; back.segments && i < segment_count(move); i++)
-		back.from.ops->release(&back.from, &back.segments[i]);
-	free(back.segments);
+	if (r == 0)
+		r = back_compare(&back);
+	check_close(back.check);
 	return r;
 }

@@ -40,6 +40,7 @@ struct move {
 		*made; /* the same without gaps, for targets of copies; as many as move_count_made says */
 	struct lanes *lanes; /* NULL: not open, or not needed */
 	struct copy_report copied;
+	bool compared[PART_SEGMENTS_MAX]; /* the CPU digested what it wrote into the segment */
 	struct error *error;
 };
 
@@ -75,6 +76,10 @@ int move_await_gpu(struct move *move);
 
 /* Adds a note to the job: how fast the memory was copied. `seconds` counts from the time when the first byte could be copied. */
 void move_tell_copied(struct move *move, const char *way, double seconds, unsigned threads);
+
+/* The new memory differs, or what arrived for it (*move->error says where): finds out whether the old memory does. Fails, with
+ * -EBADMSG if it does, and work->damaged is its segment, and with -EIO if it does not. */
+int move_blame(struct move *move);
 
 /* ---- the ways ---- */
 

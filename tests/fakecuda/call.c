@@ -24,7 +24,9 @@ struct rule {
 
 static struct rule rules[RULES_MAX];
 static size_t rule_count;
-static unsigned long flip_nth, copies; /* flip_nth 0: none */
+static struct {
+	unsigned long nth, copies; /* nth 0: none */
+} flips[2]; /* of copies from the host, and of those to it */
 static char program[16];
 static const char *log_path;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -54,16 +56,18 @@ static void rules_read(const char *variable, bool hang)
 	}
 }
 
-static void flip_read(void)
+static unsigned long flip_read(const char *variable)
 {
-	const char *text = getenv("FAKECUDA_FLIP");
+	const char *text = getenv(variable);
+	unsigned long nth;
 	char *end;
 
 	if (!text)
-		return;
-	flip_nth = strtoul(text, &end, 10);
-	if (!flip_nth || *end)
-		machine_refuse("FAKECUDA_FLIP", text);
+		return 0;
+	nth = strtoul(text, &end, 10);
+	if (!nth || *end)
+		machine_refuse(variable, text);
+	return nth;
 }
 
 static void settings_read(void)
@@ -76,7 +80,8 @@ static void settings_read(void)
 		return;
 	rules_read("FAKECUDA_FAIL", false);
 	rules_read("FAKECUDA_HANG", true);
-	flip_read();
+	flips[false].nth = flip_read("FAKECUDA_FLIP");
+	flips[true].nth = flip_read("FAKECUDA_FLIP_BACK");
 }
 
 static bool rule_is_for(const struct rule *rule, const char *name)
@@ -106,15 +111,15 @@ int call_fault(const char *name)
 	return result;
 }
 
-bool call_flips(void)
+bool call_flips(bool back)
 {
-	bool flips;
+	bool is_it;
 
 	pthread_once(&once, settings_read);
 	pthread_mutex_lock(&lock);
-	flips = ++copies == flip_nth;
+	is_it = ++flips[back].copies == flips[back].nth;
 	pthread_mutex_unlock(&lock);
-	return flips;
+	return is_it;
 }
 
 int call_log(const char *name, int result)

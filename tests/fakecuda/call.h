@@ -8,8 +8,8 @@
  * not return where FAKECUDA_HANG says so. Counts the call. */
 int call_fault(const char *name);
 
-/* Whether FAKECUDA_FLIP names this copy from the host. Counts it. */
-bool call_flips(void);
+/* Whether FAKECUDA_FLIP names this copy from the host, or FAKECUDA_FLIP_BACK this one to it. Counts it. */
+bool call_flips(bool back);
 
 /* Appends the call and its result to FAKECUDA_LOG. Returns the result. */
 int call_log(const char *name, int result);

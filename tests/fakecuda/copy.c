@@ -94,7 +94,7 @@ static CUresult copy_from_host(const struct stream_work *work)
 	CUresult result = copy_in(work);
 	uint8_t byte;
 
-	if (result != CUDA_SUCCESS || !call_flips())
+	if (result != CUDA_SUCCESS || !call_flips(false))
 		return result;
 	result = range_copy(work->to, 1, &byte, read_piece);
 	byte ^= 1;
@@ -105,7 +105,11 @@ CUresult copy_out(const struct stream_work *work)
 {
 	CUresult result = range_check(work->ordinal, work->from, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READ);
 
-	return result == CUDA_SUCCESS ? range_copy(work->from, work->bytes, work->host, read_piece) : result;
+	if (result == CUDA_SUCCESS)
+		result = range_copy(work->from, work->bytes, work->host, read_piece);
+	if (result == CUDA_SUCCESS && call_flips(true))
+		*(uint8_t *)work->host ^= 1;
+	return result;
 }
 
 static CUresult copy_across(const struct stream_work *work)

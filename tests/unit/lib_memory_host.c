@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/any/huge_pages.h"
 #include "tests/support/lib/fake.h"
 
 #define BYTES 8192
@@ -220,44 +221,19 @@ Test(memory_host, says_that_there_are_no_addresses_left)
 	ops->release(&device, &segment);
 }
 
-/* Kilobytes of shared memory in huge pages, of the whole machine. */
-static long huge_kilobytes(void)
-{
-	FILE *file = fopen("/proc/meminfo", "re");
-	char line[128];
-	long kilobytes = 0;
-
-	cr_assert(file != NULL);
-	while (fgets(line, sizeof(line), file))
-		sscanf(line, "ShmemHugePages: %ld", &kilobytes);
-	fclose(file);
-	return kilobytes;
-}
-
-static bool kernel_advises(void)
-{
-	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
-	char line[128] = "";
-	bool advises = file && fgets(line, sizeof(line), file) && strstr(line, "[advise]");
-
-	if (file)
-		fclose(file);
-	return advises;
-}
-
 Test(memory_host, lies_in_huge_pages_where_the_kernel_gives_them)
 {
 	const uint64_t huge = UINT64_C(1) << 21;
 	struct memory_segment segment;
 	struct stat st;
-	long before = huge_kilobytes();
+	long before = huge_pages_kilobytes();
 
-	if (!kernel_advises())
+	if (!huge_pages_advised())
 		cr_skip("/sys/kernel/mm/transparent_hugepage/shmem_enabled does not say advise");
 	cr_assert(eq(int, ops->create(&device, 8 * huge + 4096, &segment, NULL), 0));
 	cr_assert(eq(int, ops->map(&device, &segment, MEMORY_WRITE, NULL), 0));
 	memset(segment.address, 7, 8 * huge + 4096);
-	cr_expect(ge(long, huge_kilobytes() - before, 4 * 2048)); /* others come and go */
+	cr_expect(ge(long, huge_pages_kilobytes() - before, 4 * 2048)); /* others come and go */
 	/* The page behind them takes no huge one. */
 	cr_assert(eq(int, fstat(segment.fd, &st), 0));
 	cr_expect(eq(u64, (uint64_t)st.st_blocks * 512, 8 * huge + 4096));

@@ -214,6 +214,81 @@ Test(check, refuses_dirty_padding)
 	}
 }
 
+/* ---- bytes that a copy has ----------------------------------------------- */
+
+#define STEP 264 /* a copy's piece: it ends within tensors and between them */
+
+/* Adds what is in bytes[], the last pieces first, and compares. */
+static int run_added(int *ret_damaged)
+{
+	struct check *check = NULL;
+	int r;
+
+	memset(&error, 0, sizeof(error));
+	cr_assert_eq(check_open(&part, &check, &error), 0, "%s", error.message);
+	for (uint32_t segment = 0; segment < 2; segment++) {
+		cr_expect(check_adds(check, segment));
+		for (uint64_t left = SEGMENT, at; left > 0; left = at) {
+			at = (left - 1) / STEP * STEP;
+			check_add(check, segment, at, bytes[segment] + at, left - at);
+		}
+	}
+	r = check_added(check, &error);
+	*ret_damaged = check_damaged(check);
+	check_close(check);
+	return r;
+}
+
+Test(check, what_a_copy_has_is_compared)
+{
+	static const struct {
+		int segment, at;
+		const char *says;
+	} damage[] = {
+		{0, 0, "tensor \"a\": the index says digest "},
+		{0, 263, "tensor \"b\""},
+		{0, 255, "segment 0: the padding"},
+		{0, SEGMENT - 1, "segment 0: the padding"},
+		{1, STEP, "tensor \"d\""},
+	};
+	int damaged;
+
+	cr_assert_eq(run_added(&damaged), 0, "%s", error.message);
+	cr_expect_eq(damaged, -1);
+	for (size_t i = 0; i < sizeof(damage) / sizeof(damage[0]); i++) {
+		bytes[damage[i].segment][damage[i].at]++;
+		cr_expect_eq(run_added(&damaged), -EBADMSG);
+		cr_expect(strstr(error.message, damage[i].says), "\"%s\" does not say \"%s\"", error.message,
+			  damage[i].says);
+		cr_expect_eq(damaged, damage[i].segment);
+		bytes[damage[i].segment][damage[i].at]--;
+	}
+}
+
+Test(check, what_a_copy_tears_is_not_added)
+{
+	struct index_builder *b = index_builder_new(1, 4);
+	static const bool left_out[2] = {false, true};
+	struct check *check = NULL;
+
+	close(list.index.fd);
+	index_builder_segment(b, SEGMENT);
+	index_builder_segment(b, SEGMENT);
+	add(b, 0, "a", 90, 0, 9); /* its words are not those of the segment */
+	bytes[0][99] = 0;
+	add(b, 1, "d", SEGMENT, 1, 0);
+	cr_assert_eq(index_builder_finish(b, &list.index.fd, &list.index.bytes, &error), 0, "%s",
+		     error.message);
+	index_builder_free(b);
+	part.left_out = left_out;
+	cr_assert_eq(check_open(&part, &check, &error), 0, "%s", error.message);
+	cr_expect_not(check_adds(check, 0));
+	cr_expect_not(check_adds(check, 1));
+	check_add(check, 1, 0, bytes[0], SEGMENT);
+	cr_expect_eq(check_added(check, &error), 0, "%s", error.message);
+	check_close(check);
+}
+
 Test(check, refuses_descriptors_that_are_no_memory)
 {
 	int pipes[2];

@@ -1,4 +1,5 @@
 /* Moves between a GPU and host memory, on tests/fakecuda where GPUWM_TEST_BACKEND says so. */
+#include "tests/support/any/huge_pages.h"
 #include "tests/support/loader/moved.h"
 
 #include <errno.h>
@@ -6,17 +7,29 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-static int pages_left = -1; /* so many calls of fallocate go well; -1: all do */
+static int pages_left = -1; /* so many calls that make pages go well; -1: all do */
+
+static bool no_pages(void)
+{
+	if (pages_left == 0) {
+		errno = ENOSPC;
+		return true;
+	}
+	pages_left -= pages_left > 0;
+	return false;
+}
 
 /* In the place of the C library's: host memory that ends half-way. */
 int fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
-	if (pages_left == 0) {
-		errno = ENOSPC;
-		return -1;
-	}
-	pages_left -= pages_left > 0;
-	return (int)syscall(SYS_fallocate, fd, mode, offset, bytes);
+	return no_pages() ? -1 : (int)syscall(SYS_fallocate, fd, mode, offset, bytes);
+}
+
+/* For huge pages. */
+int madvise(void *address, size_t bytes, int advice)
+{
+	return advice == MADV_POPULATE_WRITE && no_pages() ? -1
+							   : (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
 TestSuite(move_gpu, .init = move_begin, .fini = move_end, .timeout = 120);
@@ -34,6 +47,18 @@ Test(move_gpu, goes_to_the_host)
 	send_memory("device", "host", MOVED_GPU, -1);
 	expect_moved(&moved);
 	expect_whole(DEVICE_HOST, &part, &moved);
+	move_done();
+}
+
+Test(move_gpu, goes_into_huge_pages_of_the_host)
+{
+	const long before = huge_pages_kilobytes();
+
+	if (!huge_pages_advised())
+		cr_skip_test("/sys/kernel/mm/transparent_hugepage/shmem_enabled does not say advise");
+	send_memory("device", "host", MOVED_GPU, -1);
+	expect_moved(&moved);
+	cr_expect_geq(huge_pages_kilobytes() - before, 2048); /* others come and go */
 	move_done();
 }
 
@@ -109,7 +134,7 @@ Test(move_gpu, a_descriptor_that_is_no_gpu_memory_is_no_damage)
 		cr_skip_test("it takes a GPU");
 	moved_make(DEVICE_HOST, -1, &part);
 	send_move("device", "host", NULL, &part);
-	move_failed("EIO", "segment 0 of m@v1: ");
+	move_failed("EIO", "segment 0: ");
 }
 
 Test(move_gpu, host_memory_that_ends_half_way_is_an_error)
@@ -185,14 +210,34 @@ static void flips(void)
 	move_begin();
 }
 
-/* The version is as it was, so it is not told to be damaged. */
-Test(move_short, a_bit_that_flips_on_its_way_is_no_damage, .init = flips, .fini = move_end, .timeout = 120)
+static void flips_back(void)
 {
-	send_memory("host", "device", DEVICE_HOST, -1);
+	setenv("FAKECUDA_FLIP_BACK", "1", 1);
+	move_begin();
+}
+
+/* The version is as it was, so it is not told to be damaged. */
+static void expect_no_damage(const char *says)
+{
 	part_close(&part);
 	expect("loader_done");
 	cr_expect_eq(damaged(), -1);
-	expect_error("EIO", "the bytes that arrived on " MOVED_GPU " are not those that lie on host: ");
+	expect_error("EIO", says);
 	answer_empty();
 	expect_end(0);
+}
+
+Test(move_short, a_bit_that_flips_on_its_way_is_no_damage, .init = flips, .fini = move_end, .timeout = 120)
+{
+	send_memory("host", "device", DEVICE_HOST, -1);
+	expect_no_damage("the bytes that arrived on " MOVED_GPU " are not those that lie on host: ");
+}
+
+Test(move_short, a_bit_that_flips_on_its_way_to_the_host_is_no_damage, .init = flips_back, .fini = move_end,
+     .timeout = 120)
+{
+	if (!on_fakecuda())
+		cr_skip_test("it takes a GPU");
+	send_memory("device", "host", MOVED_GPU, -1);
+	expect_no_damage("the bytes that arrived on host are not those that lie on " MOVED_GPU ": ");
 }
