@@ -16,6 +16,8 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5; older headers do not have it */
 #endif
 
+#define SHMEM_ENABLED "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+
 static int descriptor_try(int fd)
 {
 	if (fd < 0)
@@ -80,6 +82,24 @@ static const struct feature features[] = {
 	 "a sandbox must allow memfd_create and F_ADD_SEALS"},
 };
 
+/* The kernel's default is "never". Copies of versions in the host's memory, and versions on `host`, then take longer to make and to map:
+ * docs/benchmarks.md. */
+static void check_huge_pages(struct findings *findings)
+{
+	char said[128] = "";
+
+	if (!machine_read(SHMEM_ENABLED, said, sizeof(said)))
+		finding(findings, VERDICT_NOT_APPLICABLE, "huge pages", NULL, NULL,
+			"this kernel has none for shared memory");
+	else if (strstr(said, "[never]") || strstr(said, "[deny]"))
+		finding(findings, VERDICT_WARNING, "huge pages", NULL,
+			"write \"advise\" to " SHMEM_ENABLED ", as the packages do",
+			"the host's memory has small ones: copies of versions there take longer");
+	else
+		finding(findings, VERDICT_OK, "huge pages", NULL, NULL,
+			"versions in the host's memory have them");
+}
+
 void check_kernel(struct findings *findings, const char *socket)
 {
 	char release[128] = "?";
@@ -98,4 +118,5 @@ void check_kernel(struct findings *findings, const char *socket)
 			finding(findings, feature->without, "feature", feature->name, feature->remedy, "%s: %s",
 				strerror(-r), feature->lost);
 	}
+	check_huge_pages(findings);
 }

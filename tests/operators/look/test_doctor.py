@@ -215,6 +215,21 @@ def test_no_loader(machine: Machine) -> None:
     machine.doctor().says("not applicable", "driver", "probe", "gpuwm-loader")
 
 
+@pytest.mark.parametrize(
+    ("said", "verdict", "found"),
+    [
+        ("always within_size advise [never] deny force", "warning", 'write "advise" to'),
+        ("always within_size advise never [deny] force", "warning", "take longer"),
+        ("always within_size [advise] never deny force", "ok", "have them"),
+        (None, "not applicable", "has none"),
+    ],
+)
+def test_huge_pages(machine: Machine, said: str | None, verdict: str, found: str) -> None:
+    if said is not None:
+        machine.file("/sys/kernel/mm/transparent_hugepage/shmem_enabled", f"{said}\n")
+    machine.doctor().says(verdict, "kernel", "huge pages", found)
+
+
 # ---- the machine ---------------------------------------------------------------
 
 
