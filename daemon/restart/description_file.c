@@ -84,7 +84,7 @@ struct copying {
 	int from, to;
 	uint64_t from_offset, to_offset, bytes;
 	bool pad;
-	struct digest_sum *sum;
+	struct digest_sum *sum; /* NULL: none */
 	uint64_t summed; /* what the sum has already */
 };
 
@@ -98,7 +98,7 @@ static int copy_some(const struct copying *c, uint64_t at, char *buffer)
 	r = description_read_all(c->from, buffer, some, c->from_offset + at);
 	if (r == 0)
 		r = write_all(c->to, buffer, c->pad ? padded(some) : some, c->to_offset + at);
-	if (r == 0)
+	if (r == 0 && c->sum)
 		digest_update(c->sum, c->summed + at, buffer, padded(some));
 	return r;
 }
@@ -236,6 +236,19 @@ static int read_body(struct description_reading *reading, const struct header *h
 	return 0;
 }
 
+/* From here on the file is in memory, and its file system is asked no more. */
+static int take_copy(struct description_reading *reading, const char *name, uint64_t bytes, struct error *error)
+{
+	int fd = memfd_create("gpuwm-description", MFD_CLOEXEC), r;
+
+	if (fd < 0)
+		return cant_read(error, name, -errno);
+	r = description_copy(&(struct copying){.from = reading->fd, .to = fd, .bytes = bytes});
+	close(reading->fd);
+	reading->fd = fd;
+	return r < 0 ? cant_read(error, name, r) : 0;
+}
+
 static int read_file(struct description_reading *reading, const char *name, enum description_kind kind,
 		     struct error *error)
 {
@@ -252,6 +265,8 @@ static int read_file(struct description_reading *reading, const char *name, enum
 	if (r < 0)
 		return cant_read(error, name, r);
 	r = check_header(&header, name, kind, bytes, error);
+	if (r == 0)
+		r = take_copy(reading, name, bytes, error);
 	return r < 0 ? r : read_body(reading, &header, name, error);
 }
 

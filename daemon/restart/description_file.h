@@ -6,7 +6,7 @@
  * count as zeros. A file is written under another name, synchronised, and then renamed, so that it is there as a
  * whole or not at all.
  *
- * All functions block, and may be called on any thread. */
+ * These functions may be called on any thread. Those that write and open files block. */
 #ifndef GPUWM_DAEMON_DESCRIPTION_FILE_H
 #define GPUWM_DAEMON_DESCRIPTION_FILE_H
 
@@ -53,7 +53,7 @@ struct description_reading {
 	struct digest promised; /* of the indices */
 	struct digest_sum sum;
 };
-/* Opens a file and reads its body. The caller ends the reading with description_file_close. Fails with -ENOENT; -EUCLEAN (the
+/* Opens a file, copies it into memory, and reads its body. The caller ends the reading with description_file_close. Fails with -ENOENT; -EUCLEAN (the
  * file is no description, is torn, or belongs to another user; the message says which); -EPROTONOSUPPORT (a newer gpuwmd wrote it);
  * -ENOMEM; any other -errno of a call that failed. */
 int description_file_open(int folder, const char *name, enum description_kind kind,

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* The state may be saved thousands of times a second, and a look goes through all versions: 1 ms for 1,000 of them. */
 #define LOOK_PAUSE_MS 100
@@ -47,21 +46,12 @@ static void open_late(struct descriptions *d, const char *path)
 	d->looked_ms = 0;
 }
 
-/* Somebody may have removed the folder, or mounted or moved another one to its path. Call it after descriptions_probe. */
-static bool has_gone(const struct descriptions *d)
-{
-	struct stat used, there;
-
-	return fstat(d->folder, &used) < 0 || stat(d->path, &there) < 0 || used.st_dev != there.st_dev ||
-	       used.st_ino != there.st_ino;
-}
-
-/* Returns whether the file system answers. If it does not, descriptions_error says so until it does. */
-static bool folder_answers(struct descriptions *d)
+/* Returns whether the file system answers, and sets *ret_gone then. If it does not, descriptions_error says so until it does. */
+static bool folder_answers(struct descriptions *d, bool *ret_gone)
 {
 	struct error error;
 
-	if (descriptions_probe(d, &error) < 0) {
+	if (descriptions_look_for(d, ret_gone, &error) < 0) {
 		if (d->error.code != error.code)
 			descriptions_fail(d, &error);
 		return false;
@@ -75,6 +65,8 @@ static bool folder_answers(struct descriptions *d)
 
 void descriptions_open(struct descriptions *d, const char *path)
 {
+	bool has_gone;
+
 	if (d->is_frozen)
 		return;
 	if (d->is_writing) {
@@ -82,7 +74,7 @@ void descriptions_open(struct descriptions *d, const char *path)
 		d->reopens = true;
 		return;
 	}
-	if (d->folder >= 0 && strcmp(d->path, path) == 0 && (!folder_answers(d) || !has_gone(d))) {
+	if (d->folder >= 0 && strcmp(d->path, path) == 0 && (!folder_answers(d, &has_gone) || !has_gone)) {
 		d->due = d->due || d->error.code; /* try again */
 		descriptions_judge(d);
 		d->looked_ms = 0;
@@ -175,12 +167,10 @@ int descriptions_write_names(struct descriptions *d)
 
 	d->names_only = true; /* the batch leaves out what is due of files */
 	batch = description_batch_next(d, &error);
-	if (batch) {
-		description_batch_write(batch);
+	if (batch && descriptions_write(d, batch, &error) == 0)
 		descriptions_note(d, batch);
-	} else if (error.code) {
+	else if (error.code)
 		descriptions_fail(d, &error);
-	}
 	d->names_only = false;
 	return d->error.code;
 }
@@ -268,16 +258,17 @@ static void write_rest(struct descriptions *d)
 static void descriptions_on_timer(uv_timer_t *timer)
 {
 	struct descriptions *d = timer->data;
+	bool has_gone = false;
 
 	if (d->is_writing) {
 		note_stalled(d);
 		return;
 	}
-	if (d->error.code && d->folder >= 0 && !folder_answers(d)) {
+	if (d->error.code && d->folder >= 0 && !folder_answers(d, &has_gone)) {
 		uv_timer_start(timer, descriptions_on_timer, AGAIN_MS, 0);
 		return;
 	}
-	if (d->error.code && d->folder >= 0 && has_gone(d))
+	if (has_gone)
 		open_late(d, d->path);
 	d->looked_ms = 0;
 	descriptions_settle(d);

@@ -1,6 +1,5 @@
 /* The folder on disk: how it is opened, and what lies in it. */
 #include "descriptions_internal.h"
-#include "folder_probe.h"
 
 #include "../../base/clock.h"
 #include "../../base/text.h"
@@ -80,10 +79,10 @@ void descriptions_close(struct descriptions *d)
 	free(d->names);
 	d->names = NULL;
 	d->names_bytes = 0;
+	if (d->lock >= 0)
+		descriptions_unlock(d);
 	if (d->folder >= 0)
 		close(d->folder);
-	if (d->lock >= 0)
-		close(d->lock);
 	d->folder = d->lock = -1;
 	d->unsafe.code = 0;
 }
@@ -196,10 +195,21 @@ static bool is_version_file(const char *name, struct version_id *ret)
 	return hex128_parse(digits, ret->bytes) == 0;
 }
 
-/* Notes the files of versions. If the folder is gpuwmd's, files that a kill left half written go. */
-static int folder_scan(struct descriptions *d, bool is_ours, struct error *error)
+static int note_file(struct folder_call *call, const struct version_id *id)
 {
-	int fd = openat(d->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	struct version_id *ids = reallocarray(call->ids, call->id_count + 1, sizeof(*ids));
+
+	if (!ids)
+		return -ENOMEM;
+	call->ids = ids;
+	ids[call->id_count++] = *id;
+	return 0;
+}
+
+/* Notes the files of versions. If the folder is gpuwmd's, files that a kill left half written go. */
+static int folder_scan(struct folder_call *call, bool is_ours, struct error *error)
+{
+	int fd = openat(call->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *entry;
 
@@ -207,36 +217,38 @@ static int folder_scan(struct descriptions *d, bool is_ours, struct error *error
 		r = -errno;
 		if (fd >= 0)
 			close(fd);
-		return error_set(error, r, REMEDY, "%s can't be read: %s", d->path, strerror(-r));
+		return error_set(error, r, REMEDY, "%s can't be read: %s", call->path, strerror(-r));
 	}
 	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
 	while (r == 0 && (entry = readdir(directory))) {
 		struct version_id id;
 
 		if (is_ours && text_ends(entry->d_name, DESCRIPTION_NEW))
-			unlinkat(d->folder, entry->d_name, 0);
-		if (is_version_file(entry->d_name, &id) && !described_add(d, &id))
-			r = -ENOMEM;
+			unlinkat(call->folder, entry->d_name, 0);
+		if (is_version_file(entry->d_name, &id))
+			r = note_file(call, &id);
+		folder_ask_step(&call->ask);
 	}
 	closedir(directory);
-	return r < 0 ? error_set(error, r, NULL, "%s can't be read: %s", d->path, strerror(-r)) : 0;
+	return r < 0 ? error_set(error, r, NULL, "%s can't be read: %s", call->path, strerror(-r)) : 0;
 }
 
-static int lock_folder(const struct descriptions *d)
+static int lock_folder(struct folder_call *call)
 {
 	const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	const int64_t deadline = clock_deadline(d->is_late ? 0 : FOLDER_WAIT_MS);
+	const int64_t deadline = clock_deadline(call->is_late ? 0 : FOLDER_WAIT_MS);
 	bool is_logged = false;
 
-	while (fcntl(d->lock, F_SETLK, &whole) < 0) {
+	while (fcntl(call->lock, F_SETLK, &whole) < 0) {
 		if (errno != EACCES && errno != EAGAIN)
 			return -errno;
 		if (clock_left(deadline) == 0)
 			return -EWOULDBLOCK;
 		if (!is_logged)
 			log_info("%s is in use by another gpuwmd: gpuwmd waits for its end, at most %g seconds",
-				 d->path, FOLDER_WAIT_MS / 1000.0);
+				 call->path, FOLDER_WAIT_MS / 1000.0);
 		is_logged = true;
+		folder_ask_step(&call->ask);
 		poll(NULL, 0, FOLDER_LOOK_MS);
 	}
 	return 0;
@@ -244,49 +256,52 @@ static int lock_folder(const struct descriptions *d)
 
 /* Locks the folder, if gpuwmd may believe what lies in it. A record lock, as the socket's is: when gpuwmd is killed, that
  * goes as its files are closed, and one of flock only after all memory that it held is free, which may take a minute. */
-static int folder_take(struct descriptions *d, struct error *error)
+static int folder_take(struct folder_call *call, struct error *error)
 {
-	int r = folder_check(d->folder, d->path, error);
+	int r = folder_check(call->folder, call->path, error);
 
 	if (r < 0)
 		return r;
-	d->lock = openat(d->folder, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	r = d->lock >= 0 ? lock_folder(d) : -errno;
+	call->lock = openat(call->folder, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	r = call->lock >= 0 ? lock_folder(call) : -errno;
 	if (r == -EWOULDBLOCK)
 		return error_set(error, r, "each gpuwmd needs a folder of its own: change folder in [tiers]",
-				 "%s is in use by another gpuwmd", d->path);
-	return r < 0 ? error_set(error, r, REMEDY, "%s can't be locked by its file %s: %s", d->path, LOCK_FILE,
-				 strerror(-r))
+				 "%s is in use by another gpuwmd", call->path);
+	return r < 0 ? error_set(error, r, REMEDY, "%s can't be locked by its file %s: %s", call->path,
+				 LOCK_FILE, strerror(-r))
 		     : 0;
 }
 
-/* may_hold: versions that were left may be described in the folder all the same. */
-static void folder_unusable(struct descriptions *d, bool may_hold, const struct error *error)
+void descriptions_give_up(struct descriptions *d, bool may_hold, const struct error *error)
 {
 	descriptions_close(d);
 	d->may_hold = may_hold;
 	descriptions_fail(d, error);
 }
 
-#define HANGS "does its server run? When it answers, restart gpuwmd, " REMEDY
-
-/* When gpuwmd starts, nobody waits for it yet. Later all of its clients do. */
-#define START_PROBE_MS 5000
-#define PROBE_MS 1000
-
-int descriptions_probe(struct descriptions *d, struct error *error)
+static void open_run(struct folder_ask *ask)
 {
-	const int64_t wait_ms = d->is_late ? PROBE_MS : START_PROBE_MS;
-	const int r = folder_probe(d->path, wait_ms);
+	struct folder_call *call = (struct folder_call *)ask;
+	struct error unread;
 
-	if (r == -ETIMEDOUT)
-		return error_set(error, r, HANGS, "the file system of %s does not answer", d->path);
-	return r < 0 ? error_set(error, r, REMEDY, "%s can't be looked at: %s", d->path, strerror(-r)) : 0;
+	if (mkdir(call->path, 0700) < 0 && errno != EEXIST) {
+		folder_not_made(call->path, errno, &call->error);
+		return;
+	}
+	call->may_hold = true;
+	call->folder = folder_open(call->path, &call->error);
+	if (call->folder < 0)
+		return;
+	if (folder_take(call, &call->error) < 0)
+		call->may_hold = folder_scan(call, false, &unread) < 0 || call->id_count > 0;
+	else
+		folder_scan(call, true, &call->error);
 }
 
 void descriptions_open_now(struct descriptions *d, const char *path)
 {
-	struct error error, unread;
+	struct folder_call *call;
+	struct error error;
 
 	descriptions_close(d);
 	d->error.code = 0;
@@ -295,20 +310,21 @@ void descriptions_open_now(struct descriptions *d, const char *path)
 		snprintf(d->path, sizeof(d->path), "%s", path);
 	if (!d->path[0])
 		return;
-	if (descriptions_probe(d, &error) < 0) {
-		folder_unusable(d, true, &error);
+	call = folder_call_new(d, open_run);
+	if (folder_call_ask(d, call, &error) < 0) {
+		descriptions_give_up(d, true, &error);
 		return;
 	}
-	if (mkdir(d->path, 0700) < 0 && errno != EEXIST) {
-		folder_not_made(d->path, errno, &error);
-		folder_unusable(d, false, &error);
-		return;
+	for (size_t i = 0; !call->error.code && i < call->id_count; i++) {
+		if (!described_add(d, &call->ids[i]))
+			error_set(&call->error, -ENOMEM, NULL, "%s can't be read: no memory", d->path);
 	}
-	d->folder = folder_open(d->path, &error);
-	if (d->folder < 0)
-		folder_unusable(d, true, &error);
-	else if (folder_take(d, &error) < 0)
-		folder_unusable(d, folder_scan(d, false, &unread) < 0 || d->files, &error);
-	else if (folder_scan(d, true, &error) < 0)
-		folder_unusable(d, true, &error);
+	if (call->error.code) {
+		descriptions_give_up(d, call->may_hold, &call->error);
+	} else {
+		d->folder = call->folder;
+		d->lock = call->lock;
+		call->folder = call->lock = -1;
+	}
+	folder_call_free(call);
 }

@@ -4,6 +4,7 @@
 
 #include "descriptions.h"
 #include "description_file.h"
+#include "folder_ask.h"
 #include "../base/hash.h"
 #include "../../service/log.h"
 
@@ -76,6 +77,49 @@ struct description_batch {
 	int result; /* of the names, or of synchronising the folder */
 };
 
+/* ---- calls into the folder's file system (descriptions_call.c) ----
+ * Nothing else that runs on the loop asks it: it may hang. */
+
+struct folder_call {
+	struct folder_ask ask;
+	char path[PATH_BYTES_MAX + 1];
+	bool is_late;
+	int folder; /* the call's own descriptor; -1: none */
+	int lock; /* the same */
+	int unlocks; /* what descriptions_unlock closes */
+	char name[DESCRIPTION_FILE_TEXT], aside[DESCRIPTION_FILE_TEXT + sizeof(WRONG_SUFFIX)];
+	enum description_kind kind;
+	struct description_reading reading;
+	struct description_batch *batch;
+	struct version_id *ids; /* malloced: of files that were found */
+	size_t id_count;
+	bool may_hold, has_gone;
+	struct error error; /* code 0: none */
+};
+
+/* Returns a call about d->path and the open folder, if there is one. NULL: no memory. */
+struct folder_call *folder_call_new(const struct descriptions *descriptions,
+				    void (*run)(struct folder_ask *ask));
+/* Makes the call, and waits a second for an answer, or some seconds at the start. Returns 0. Fails, also if the call is NULL, with *error set:
+ * -ETIMEDOUT if there is no answer, or what kept it from asking. Then the call is freed. */
+int folder_call_ask(const struct descriptions *descriptions, struct folder_call *call, struct error *error);
+void folder_call_free(struct folder_call *call);
+
+/* Each of these is one call, and fails as folder_call_ask does, too. */
+
+/* As description_file_open, of a file in the folder. Reading on asks no file system. */
+int descriptions_read(const struct descriptions *descriptions, const char *name, enum description_kind kind,
+		      struct description_reading *ret, struct error *error);
+int descriptions_rename(const struct descriptions *descriptions, const char *name, const char *aside,
+			struct error *error);
+/* Writes the batch. If this fails, the batch is freed. */
+int descriptions_write(const struct descriptions *descriptions, struct description_batch *batch,
+		       struct error *error);
+/* Sets *ret_gone to whether somebody has removed the folder, or mounted or moved another one to its path. */
+int descriptions_look_for(const struct descriptions *descriptions, bool *ret_gone, struct error *error);
+/* Closes d->lock. If the file system does not answer, the descriptor is left open. */
+void descriptions_unlock(struct descriptions *descriptions);
+
 void description_file_name(const struct version_id *id, char text[DESCRIPTION_FILE_TEXT]);
 
 /* In descriptions_write.c. Writes a batch. It may run on any thread. */
@@ -99,11 +143,10 @@ void descriptions_forget_read(struct descriptions *descriptions);
 /* Judges the open folder as it is now, by the function that a start uses. Returns whether a start would use it. Keeps why not in
  * `unsafe`, and logs each change. It asks no file system. */
 bool descriptions_judge(struct descriptions *descriptions);
-/* Asks the file system of d->path whether it answers, for a second, or some seconds at the start. Returns 0. Fails with -ETIMEDOUT, and with
- * what kept it from asking. Nothing else may ask the file system on the loop before. */
-int descriptions_probe(struct descriptions *descriptions, struct error *error);
 /* Closes the folder and forgets its files. */
 void descriptions_close(struct descriptions *descriptions);
+/* Closes the folder, which is not used, and says why. may_hold: versions that were left may be described in it all the same. */
+void descriptions_give_up(struct descriptions *descriptions, bool may_hold, const struct error *error);
 /* Opens the folder `path`, while no batch is being written. */
 void descriptions_open_now(struct descriptions *descriptions, const char *path);
 

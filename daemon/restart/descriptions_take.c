@@ -20,11 +20,12 @@ struct taking {
 static void move_aside(const struct descriptions *d, const char *name, const struct error *why)
 {
 	char aside[DESCRIPTION_FILE_TEXT + sizeof(WRONG_SUFFIX)];
+	struct error error;
 
 	snprintf(aside, sizeof(aside), "%s%s", name, WRONG_SUFFIX);
 	log_error("%s/%s: %s. gpuwmd goes on without it, and calls it %s", d->path, name, why->message, aside);
-	if (renameat(d->folder, name, d->folder, aside) < 0)
-		log_error("%s/%s can't be renamed: %s", d->path, name, strerror(errno));
+	if (descriptions_rename(d, name, aside, &error) < 0)
+		log_error("%s/%s can't be renamed: %s", d->path, name, error.message);
 }
 
 static struct version *version_of(const struct descriptions *d, const struct version_id *id)
@@ -70,7 +71,7 @@ static void take_file(struct taking *t, const struct named_version *named)
 		log_error("%s: %s is not there: the version is lost", t->d->path, name);
 		return;
 	}
-	r = description_file_open(t->d->folder, name, DESCRIPTION_VERSION, &reading, &why);
+	r = descriptions_read(t->d, name, DESCRIPTION_VERSION, &reading, &why);
 	if (r == 0) {
 		r = description_take(&reading, named->id, t->d->ledger, &version, &why);
 		description_file_close(&reading);
@@ -138,7 +139,7 @@ static int take_by_names(struct taking *t, struct error *error)
 {
 	struct descriptions *d = t->d;
 	struct description_reading reading;
-	int r = description_file_open(d->folder, NAMES_FILE, DESCRIPTION_NAMES, &reading, error);
+	int r = descriptions_read(d, NAMES_FILE, DESCRIPTION_NAMES, &reading, error);
 
 	if (r < 0)
 		return r;
@@ -179,6 +180,7 @@ static void take_every_file(struct taking *t)
 	}
 }
 
+/* If the names do not come, the folder is not used. */
 static void descriptions_take_all(struct taking *t)
 {
 	struct error why;
@@ -187,6 +189,10 @@ static void descriptions_take_all(struct taking *t)
 	if (r == 0 || (r == -ENOENT && !t->d->files))
 		return;
 	descriptions_forget_read(t->d);
+	if (r == -ETIMEDOUT) {
+		descriptions_give_up(t->d, true, &why);
+		return;
+	}
 	if (r == -ENOENT) /* a kill came before the first names, or somebody has removed them */
 		log_warning("%s/%s is not there: versions come back without aliases and pins", t->d->path,
 			    NAMES_FILE);
@@ -239,15 +245,17 @@ int descriptions_take(struct descriptions *d, bool adopts, uint64_t *ret_adopted
 	struct taking t = {.d = d, .adopts = adopts};
 
 	*ret_adopted = 0;
+	if (d->folder >= 0) {
+		t.left = calloc(HASH_COUNT(d->files) + 1, sizeof(*t.left));
+		if (!t.left)
+			return -ENOMEM;
+		d->left.versions = t.left;
+		descriptions_take_all(&t);
+	}
 	if (d->folder < 0 && d->may_hold && adopts)
 		registry_note_unnamed(d->ledger->registry);
 	if (d->folder < 0)
 		return d->error.code;
-	t.left = calloc(HASH_COUNT(d->files) + 1, sizeof(*t.left));
-	if (!t.left)
-		return -ENOMEM;
-	d->left.versions = t.left;
-	descriptions_take_all(&t);
 	if (d->is_late && t.unknown > 0)
 		return refuse_late(d, t.unknown);
 	*ret_adopted = t.adopted;

@@ -1,8 +1,7 @@
 /* LD_PRELOAD: a disk that fails, or a file system that hangs. Below the folder BAD_DISK_FOLDER, the call that the file BAD_DISK_FAULT names
  * fails with the error number and after so many bytes of writes as it says ("pwrite 28 100"); where there is no such file, nothing fails.
  * As long as it says "stall", all these calls wait, and so do those that open or look at what lies there: the server of the file system
- * does not answer. "stall fsync": this call alone. */
-#include <dirent.h>
+ * does not answer. "stall fsync": this call alone. "stall pread 3": this one, from the third on that the process makes there. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -54,13 +53,19 @@ static void fault_read(char text[64])
 
 static void wait_for_answer(const char *call)
 {
+	static atomic_uint calls; /* of the one that stalls */
 	char text[64], what[32] = "";
+	bool is_counted = false;
+	unsigned first = 0;
 
 	for (;;) {
 		fault_read(text);
 		if (strncmp(text, "stall", 5) != 0 ||
-		    (sscanf(text, "stall %31s", what) == 1 && strcmp(what, call) != 0))
+		    (sscanf(text, "stall %31s %u", what, &first) >= 1 && strcmp(what, call) != 0))
 			return;
+		if (!is_counted && ++calls < first)
+			return;
+		is_counted = true;
 		usleep(2000);
 	}
 }
@@ -156,22 +161,44 @@ EXPORT int open(const char *path, int flags, ...)
 	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
+EXPORT int openat(int folder, const char *path, int flags, ...)
+{
+	va_list arguments;
+	int mode;
+
+	va_start(arguments, flags);
+	mode = flags & O_CREAT ? va_arg(arguments, int) : 0;
+	va_end(arguments);
+	if (is_below(folder))
+		wait_for_answer("openat");
+	return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+
+/* Who closes a folder asks no server. */
+EXPORT int close(int fd)
+{
+	struct stat st;
+
+	if (is_below(fd) && syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) == 0 && S_ISREG(st.st_mode))
+		wait_for_answer("close");
+	return (int)syscall(SYS_close, fd);
+}
+
+#define READ_AT(name, offset)                                                                                  \
+	EXPORT ssize_t name(int fd, void *data, size_t bytes, offset at)                                       \
+	{                                                                                                      \
+		if (is_below(fd))                                                                              \
+			wait_for_answer("pread");                                                              \
+		return syscall(SYS_pread64, fd, data, bytes, at);                                              \
+	}
+READ_AT(pread, off_t)
+READ_AT(pread64, off64_t)
+
 EXPORT int mkdir(const char *path, mode_t mode)
 {
 	if (begins_so(path))
 		wait_for_answer("mkdir");
 	return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
-}
-
-EXPORT DIR *opendir(const char *path)
-{
-	static DIR *(*real)(const char *);
-
-	if (begins_so(path))
-		wait_for_answer("opendir");
-	if (!real)
-		*(void **)&real = find("opendir");
-	return real(path);
 }
 
 EXPORT ssize_t write(int fd, const void *data, size_t bytes)

@@ -188,6 +188,46 @@ DISK_TEST(a_folder_that_hangs_at_the_start_is_not_used)
 	attach_reads("m@v1", 1);
 }
 
+/* The file system dies while gpuwmd opens the folder, before the names, or amid the versions. */
+DISK_TEST(a_folder_that_hangs_within_a_start_is_given_up)
+{
+	static const char *const calls[] = {"openat", "pread", "pread 3", "close"};
+
+	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
+	cr_assert(EVENTUALLY(SOON_MS, is_described(d, "v2") && !tiers_pending(d)));
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+		described_end(d, SIGTERM);
+		hangs_in(d, calls[i]);
+		described_spawn(d);
+		gpuwmd_wait(d);
+		cr_assert(tiers_error(d, "/described does not answer"), "%s", calls[i]);
+		load_version(d, checkpoint_write(d, "v3", SMALL(3)), "m@v3");
+		attach_reads("m@v3", 3);
+		gpuwm_retire_by_force(d->admin, "m@v3", 0, SOON_MS);
+		cr_assert_eq(unlink(fault_path(d)), 0);
+		described_reboot(d, SIGTERM);
+		attach_reads("m@v1", 1);
+		attach_reads("m@v2", 2);
+	}
+}
+
+/* A reload looks whether the folder is still there. */
+DISK_TEST(a_folder_that_hangs_within_a_reload_is_waited_for_later)
+{
+	static const char *const calls[] = {"fstat", "stat"};
+
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+		const int64_t began = clock_ms();
+
+		hangs_in(d, calls[i]);
+		OK(gpuwm_reload(d->admin));
+		cr_assert_lt(clock_ms() - began, QUICK_MS);
+		cr_assert(tiers_error(d, "/described does not answer"), "%s", calls[i]);
+		answers(d);
+		cr_assert(EVENTUALLY(SOON_MS, tiers_error(d, NULL)));
+	}
+}
+
 /* What the test mounts goes with its process. */
 static void own_mounts(void)
 {
