@@ -11,7 +11,9 @@
 struct folder_ask {
 	const char *path; /* of the folder; in the caller's struct */
 	void (*run)(struct folder_ask *ask); /* makes the calls, on a thread of its own */
-	void (*drop)(struct folder_ask *ask); /* frees the struct; on either thread; asks no file system that run could ask */
+	void (*drop)(
+		struct folder_ask
+			*ask); /* frees the struct; on either thread; asks no file system that run could ask */
 	/* folder_ask.c's own: */
 	pthread_cond_t changed;
 	uint64_t steps;

@@ -25,9 +25,9 @@ static const struct job_actions *const job_actions[JOB_KINDS] = {
 
 int work_init(struct work *work)
 {
-	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer,  &work->failed_timer,
-				      &work->cache_timer,  &work->idle_timer,   &work->recent_timer,
-				      &work->copies_timer, &work->unparks_timer};
+	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer,   &work->failed_timer,
+				      &work->cache_timer,  &work->idle_timer,    &work->recent_timer,
+				      &work->copies_timer, &work->unparks_timer, &work->moves_timer};
 
 	job_table_init(&work->jobs, job_actions);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
@@ -60,6 +60,7 @@ void work_close(struct work *work)
 	uv_close((uv_handle_t *)&work->recent_timer, NULL);
 	uv_close((uv_handle_t *)&work->copies_timer, NULL);
 	uv_close((uv_handle_t *)&work->unparks_timer, NULL);
+	uv_close((uv_handle_t *)&work->moves_timer, NULL);
 	uv_close((uv_handle_t *)&work->again, NULL);
 }
 

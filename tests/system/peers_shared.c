@@ -22,6 +22,11 @@ static void end(void)
 
 TestSuite(peers_shared, .fini = end);
 
+static void on_host(void)
+{
+	SKIP_UNLESS(backend() == BACKEND_HOST, "the budget is that of the memory of host");
+}
+
 /* ---- nodes ------------------------------------------------------------------ */
 
 /* From now on gpuwmctl, readers and programs that start are that node's. */
@@ -232,13 +237,13 @@ Test(peers_shared, after_a_demotion_and_a_promotion_too)
 /* ---- after a reboot ---------------------------------------------------------------- */
 
 /* The seed has m@v1, the taker both, and all is described there. */
-static void begin_described(void)
+static void begin_described(const char *setting, const char *other)
 {
 	begin_seed();
 	CTL_IS(0, "load", "--wait", alike_checkpoint(seed.d, "v1", false), "m@v1", "--device", seed.d->device,
 	       "--segment-bytes", "4M");
 	serve(&seed);
-	taker.d = described_start("--set", peers_setting(), NULL);
+	taker.d = described_start("--set", peers_setting(), "--set", setting, "--set", other, NULL);
 	take(&taker, &seed, "v1");
 	share_with_taken();
 	cr_assert(EVENTUALLY(SOON_MS, is_described(taker.d, "v1") && is_described(taker.d, "v2")));
@@ -263,7 +268,7 @@ Test(peers_shared, they_share_again_after_a_reboot)
 {
 	struct alike_figures before;
 
-	begin_described();
+	begin_described("tiers.restore=yes", "budget.host=90%");
 	before = alike_figures_of(taker.d);
 	for (int round = 0; round < 3; round++) {
 		at(&taker);
@@ -280,7 +285,7 @@ Test(peers_shared, they_share_again_after_a_reboot)
 /* m@v1 is looked for where nobody has it, and two others are before m@v2 in the turns of files. */
 Test(peers_shared, what_no_node_has_does_not_hold_up_what_shares_with_it)
 {
-	begin_described();
+	begin_described("tiers.restore=yes", "budget.host=90%");
 	at(&taker);
 	load_version(taker.d, checkpoint_write(taker.d, "s3", SMALL(3)), "m@v3");
 	load_version(taker.d, checkpoint_write(taker.d, "s4", SMALL(4)), "m@v4");
@@ -293,5 +298,72 @@ Test(peers_shared, what_no_node_has_does_not_hold_up_what_shares_with_it)
 	described_reboot(taker.d, SIGKILL);
 	cr_assert(EVENTUALLY(SOON_MS, lies_on(taker.d, "v2", "device")));
 	alike_reads("m@v2");
+	end_described();
+}
+
+/* At the port where it was before. */
+static void serve_again(struct node *node)
+{
+	char settings[256];
+
+	at(node);
+	snprintf(settings, sizeof settings, "secret = %s\nlisten = 127.0.0.1:%u\n", peers_secret(),
+		 node->peer.port);
+	beside_spawn(&node->peer, node->d, settings, geteuid());
+	beside_wait(&node->peer);
+}
+
+static void promote_in_vain(const char *ref)
+{
+	CTL_IS(0, "promote", ref);
+	cr_assert(EVENTUALLY(SOON_MS, CTL("jobs", "-o", "json") == 0 && strstr(output, "asking the peer")));
+}
+
+/* It looks for m@v1 where nobody has it, for 90 s. m@v2 comes from its files meanwhile, and shares when it comes the next time. */
+Test(peers_shared, a_promotion_of_what_no_node_has_holds_up_nobody_else)
+{
+	struct alike_figures before;
+
+	begin_described("tiers.restore=no", "budget.host=90%");
+	before = alike_figures_of(taker.d);
+	serve_no_more(&seed);
+	at(&taker);
+	described_reboot(taker.d, SIGKILL);
+	promote_in_vain("m@v1");
+	CTL_IS(0, "promote", "m@v2");
+	cr_assert(EVENTUALLY(2 * SOON_MS, lies_on(taker.d, "v2", "device")));
+	cr_assert(!lies_on(taker.d, "v1", "device"));
+	alike_reads("m@v2");
+	serve_again(&seed);
+	at(&taker);
+	cr_assert(EVENTUALLY(2 * SOON_MS, all_back()));
+	alike_reads("m@v1");
+	cr_assert_eq(status_of(taker.d, "shared_bytes"), 0);
+	demote(taker.d, "m@v2", "files");
+	OK(gpuwm_promote_wait(taker.d, "m@v2"));
+	ALIKE_SETTLES(taker.d, &before);
+	serve_no_more(&seed);
+	end_described();
+}
+
+/* Both of them and the third one do not fit, unless the two share. */
+Test(peers_shared, a_promotion_that_has_no_room_of_its_own_waits_on_for_what_it_can_share, .init = on_host)
+{
+	begin_described("tiers.restore=no", "budget.host=160M");
+	serve_no_more(&seed);
+	at(&taker);
+	described_reboot(taker.d, SIGKILL);
+	load_version(taker.d, checkpoint_write(taker.d, "third", LARGE(3)), "m@third");
+	promote_in_vain("m@v1");
+	CTL_IS(0, "promote", "m@v2");
+	/* Longer than nodes may be silent. */
+	cr_assert(!EVENTUALLY(4000, CTL("ls", "-o", "json") != 0 || strstr(output, "promotion_error")));
+	serve_again(&seed);
+	at(&taker);
+	cr_assert(EVENTUALLY(2 * SOON_MS, all_back()));
+	alike_reads("m@v1");
+	alike_reads("m@v2");
+	cr_assert_neq(status_of(taker.d, "shared_bytes"), 0);
+	serve_no_more(&seed);
 	end_described();
 }

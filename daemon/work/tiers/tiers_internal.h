@@ -37,8 +37,11 @@ int tiers_share_check(const struct tier_move *move, struct error *error);
 /* Returns the move that holds segments of this version; NULL: none. The version must not leave its memory meanwhile. */
 const struct tier_move *tiers_sharing(const struct work *work, const struct version *version);
 /* Returns whether a promotion has to wait for the end of another move: it brings what this one can share, or holds segments of this
- * version. No two moves wait for each other: one that waits has and holds nothing. */
+ * version. No two moves wait for each other: one that waits has and holds nothing. A move that nodes are to bring is awaited only while
+ * they bring something. */
 bool tiers_share_awaits(const struct tier_move *move);
+/* Returns whether another move may still bring what a promotion can share, although nodes bring nothing. */
+bool tiers_share_may_await(const struct tier_move *move);
 
 /* ---- tiers_room.c ---- */
 

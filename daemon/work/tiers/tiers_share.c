@@ -1,5 +1,6 @@
 /* What a move takes from versions that lie where it goes, instead of memory of its own: segments that a load has once found to be the
  * same (struct origin). A loader compares their digests with the index of the version that moves. */
+#include "../../../base/clock.h"
 #include "../versions/sharing.h"
 #include "../versions/versions.h"
 #include "tiers_internal.h"
@@ -102,15 +103,56 @@ static bool brings_twins(const struct tier_move *other, const struct tier_move *
 	       sharing_may(move->work, other->version, move->version);
 }
 
-bool tiers_share_awaits(const struct tier_move *move)
+/* A node that has a version begins to send it within some 100 ms. If none does, a loader asks all of them for 90 s. */
+#define NODES_SILENT_MS 3000
+
+/* Returns whether nodes are to bring the version, and have brought nothing for a while. A job without a loader waits for one, as the job of
+ * another move would. */
+static bool is_silent(const struct tier_move *move)
+{
+	const uint64_t now = clock_steady_ms();
+
+	if (tier_has_memory(move->from) || description_has_files(move->version->description))
+		return false;
+	for (uint32_t i = 0; i < move->part_count; i++) {
+		const struct job *job = move->parts[i].job;
+
+		if (job && job->watched_ms && now - job->watched_ms >= NODES_SILENT_MS)
+			return true;
+	}
+	return false;
+}
+
+static void on_silent(uv_timer_t *timer)
+{
+	work_later(timer->data, LATER_MOVES);
+}
+
+static const struct tier_move *find_bringing(const struct tier_move *move, bool silent_too)
 {
 	const struct tier_move *other = move->work->moves;
+
+	while (other && !(brings_twins(other, move) && (silent_too || !is_silent(other))))
+		other = other->next;
+	return other;
+}
+
+bool tiers_share_may_await(const struct tier_move *move)
+{
+	return tier_is_resident(move->to) && find_bringing(move, true);
+}
+
+bool tiers_share_awaits(const struct tier_move *move)
+{
+	uv_timer_t *timer = &move->work->moves_timer;
 
 	if (!tier_is_resident(move->to))
 		return false;
 	if (tiers_sharing(move->work, move->version))
 		return true;
-	while (other && !brings_twins(other, move))
-		other = other->next;
-	return other;
+	if (!find_bringing(move, false))
+		return false;
+	if (!uv_is_active((uv_handle_t *)timer))
+		uv_timer_start(timer, on_silent, NODES_SILENT_MS, 0);
+	return true;
 }
