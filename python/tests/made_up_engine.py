@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import sys
+import time
 from typing import Any
 
 from gpuwm.engines import control
@@ -25,7 +26,9 @@ LINE = b'data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "del
 
 
 class Engine:
-    """how: "token_s" and "wake_s", how long these take; "refuse": what it does not do."""
+    """how: "token_s" and "wake_s", how long these take, the first of which a request may say too;
+    "refuse": what it does not do; "clock": each chunk of a stream has the time when it was sent;
+    "backlog": of connections."""
 
     def __init__(self, name: str, how: dict[str, Any]) -> None:
         self.name, self.how = name, how
@@ -103,11 +106,12 @@ class Engine:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
         for word in words:
             await self.awake.wait()
-            await asyncio.sleep(self.how.get("token_s", 0))
+            await asyncio.sleep(asked.get("token_s", self.how.get("token_s", 0)))
             if writer.transport.is_closing():
                 self.counts["gone"] += 1
                 return
             if is_stream:
+                word = f"{time.monotonic_ns()} " if "clock" in self.how else word
                 writer.write(LINE % json.dumps({"content": word}).encode())
         self.counts["ended"] += 1
         if is_stream:
@@ -133,7 +137,9 @@ async def main(socket: str, name: str, how: dict[str, Any]) -> None:
     if socket.isdecimal():
         server = await asyncio.start_server(engine.serve, "127.0.0.1", int(socket))
     else:
-        server = await asyncio.start_unix_server(engine.serve, socket, backlog=BACKLOG)
+        server = await asyncio.start_unix_server(
+            engine.serve, socket, backlog=how.get("backlog", BACKLOG)
+        )
     async with commands, server:
         await server.serve_forever()
 
