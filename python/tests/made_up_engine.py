@@ -22,7 +22,7 @@ from typing import Any
 from gpuwm.engines import control
 
 BACKLOG = 8  # connections that wait to be accepted; vLLM has 2,048
-LINE = b'data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": %s}]}\n\n'
+LINE = b'data: {"object": "chat.completion.chunk", "choices": [{"index": 0, %s}]}\n\n'
 
 
 class Engine:
@@ -112,16 +112,30 @@ class Engine:
                 return
             if is_stream:
                 word = f"{time.monotonic_ns()} " if "clock" in self.how else word
-                writer.write(LINE % json.dumps({"content": word}).encode())
+                writer.write(LINE % _piece({"content": word}))
         self.counts["ended"] += 1
+        calls = [_call(tool) for tool in asked.get("tools", ())[:1]]
         if is_stream:
+            called = {"tool_calls": [{"index": 0, **call} for call in calls]} if calls else {}
+            writer.write(LINE % _piece(called, "stop"))
             writer.write(b"data: [DONE]\n\n")
             return
         number = f"resp_{self.name}_{self.counts['begun']}"
-        message = {"role": "assistant", "content": "".join(words)}
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(words)}
+        message |= {"tool_calls": calls} if calls else {}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         told = {"id": number, "object": "chat.completion", "created": 0, "model": self.name}
         answer(writer, json.dumps({**told, "choices": [choice], "path": path}).encode())
+
+
+def _piece(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    return f'"delta": {json.dumps(delta)}, "finish_reason": {json.dumps(finish)}'.encode()
+
+
+def _call(tool: dict[str, Any]) -> dict[str, Any]:
+    """Of a tool that a request offers: the engine calls the first one."""
+    function = {"name": tool["function"]["name"], "arguments": '{"of": "it"}'}
+    return {"id": "call_1", "type": "function", "function": function}
 
 
 def answer(writer: asyncio.StreamWriter, body: bytes) -> None:

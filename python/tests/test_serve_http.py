@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
+import made_up_engine
 import pytest
 from conftest import eventually
 from serving_models import Serve, serving
@@ -156,11 +157,9 @@ def test_a_chunked_request_has_a_length_at_the_engine(serve: Serve) -> None:
 def test_a_stream_passes_unchanged(serve: Serve) -> None:
     body = b'{"model": "a", "stream": true, "max_tokens": 50}'
     status, answer = raw(serve, asked(body))
-    chunk = (
-        b'data: {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": '
-        b'{"content": "a "}}]}\n\n'
-    )
-    assert (status, answer) == (200, chunk * 50 + b"data: [DONE]\n\n")
+    chunk = made_up_engine.LINE % b'"delta": {"content": "a "}, "finish_reason": null'
+    last = made_up_engine.LINE % b'"delta": {}, "finish_reason": "stop"'
+    assert (status, answer) == (200, chunk * 50 + last + b"data: [DONE]\n\n")
 
 
 def test_a_request_of_a_client_that_goes_away_ends_at_the_engine(serve: Serve) -> None:
@@ -185,7 +184,7 @@ def test_a_slow_client_does_not_hold_its_engine(serve: Serve) -> None:
         connection.sendall(asked(body))
         eventually(lambda: serve.ask(path="/v1/models/b")[1]["in_flight"] == 1)
         eventually(lambda: serve.ask(path="/v1/models/b")[1]["in_flight"] == 0)
-        assert read(connection)[1].count(b"data: ") == 5001
+        assert read(connection)[1].count(b"data: ") == 5002
 
 
 # ---- what is refused -----------------------------------------------------------------------------
