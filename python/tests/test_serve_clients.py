@@ -4,6 +4,7 @@ has all of these packages."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import shutil
 import subprocess
@@ -103,6 +104,13 @@ def test_litellm(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.choices[0].message.content == "b " * 4
     with pytest.raises(litellm.NotFoundError, match="there are a, b"):
         litellm.completion("openai/c", **given)
+    # As its proxy has them, with names of its own.
+    listed = {"model": "openai/b", "api_base": f"{serve.url}/v1", "api_key": "none"}
+    router = litellm.Router(model_list=[{"model_name": "judge", "litellm_params": listed}])
+    answer = router.completion(model="judge", messages=MESSAGES)
+    assert answer.choices[0].message.content == "b " * 4
+    del router
+    gc.collect()  # an event loop that it leaves open tells now, and not in another test
 
 
 @pytest.mark.filterwarnings("ignore")
