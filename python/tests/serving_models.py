@@ -48,21 +48,46 @@ def toml(value: Any) -> str:
 
 
 class Serve:
-    """A gpuwm-serve. tables: of its models.toml, to which a folder and a port are added."""
+    """A gpuwm-serve. tables, slots: as `serving` has them."""
 
-    def __init__(self, folder: pathlib.Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, folder: pathlib.Path, tables: Mapping[str, Mapping[str, Any]], slots: int
+    ) -> None:
         self.folder = folder
         self.file = folder / "models.toml"
         self.log = folder / "serve.log"
-        self.slots = folder / "slots"
+        self.slots = slots
         self.port = 0
+        (folder / "slots").mkdir()
+        for number in range(slots):
+            (folder / "slots" / str(number)).touch()
         self.write(tables)
         self._process: subprocess.Popen[bytes] | None = None
         self._listened = 0  # how often one has begun to
 
     def write(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
-        serve = {"listen": f"127.0.0.1:{self.port}", "folder": str(self.folder / "run")}
-        found = {**tables, "serve": {**serve, **tables.get("serve", {})}}
+        """models.toml, with a folder, a port, and what made-up engines need."""
+        how = {"slots": str(self.folder / "slots")} if self.slots else {}
+        models = {
+            name: {
+                "engine": "command",
+                "command": command({**how, **model.get("how", {})}),
+                "parks": True,
+                "asleep": 0,
+                "memory": AWAKE_GIB * GIB,
+                **TIMES,
+                **{key: value for key, value in model.items() if key != "how"},
+            }
+            for name, model in tables["models"].items()
+        }
+        budget = (self.slots or len(models)) * AWAKE_GIB * GIB
+        serve = {"listen": "127.0.0.1:0", "folder": str(self.folder / "run")}
+        found = {
+            "devices": {"0": budget},
+            **tables,
+            "models": models,
+            "serve": {**serve, **tables.get("serve", {})},
+        }
         lines = []
         for name, table in found.items():
             lines += [f"[{name}]", *(f"{json.dumps(k)} = {toml(v)}" for k, v in table.items())]
@@ -101,11 +126,26 @@ class Serve:
         assert self._process is not None
         return self._process.pid
 
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """gpuwm-serve wake or reload."""
+        command = [sys.executable, "-m", "gpuwm.serve", words[0]]
+        command += ["--folder", str(self.folder / "run"), *words[1:]]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
     def signal(self, number: int) -> int:
         """Sends it, and waits for the end; the exit status."""
         assert self._process is not None
         self._process.send_signal(number)
         return self._process.wait(60)
+
+    def hang_up(self) -> None:
+        os.kill(self.pid, signal.SIGHUP)
+
+    def kill_engine(self, model: str) -> int:
+        """The one that started last; its pid."""
+        pid = self.engine(model)
+        os.kill(pid, signal.SIGKILL)
+        return pid
 
     def end(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -166,24 +206,7 @@ def serving(tables: Mapping[str, Mapping[str, Any]], slots: int = 0) -> Iterator
     """slots: how many engines can be awake. Their command is `command`, unless a model has one."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuwm-serve-"))
     os.environ.pop("GPUWM_SERVE_KEY", None)
-    (folder / "slots").mkdir()
-    for number in range(slots):
-        (folder / "slots" / str(number)).touch()
-    how = {"slots": str(folder / "slots")} if slots else {}
-    models = {
-        name: {
-            "engine": "command",
-            "command": command({**how, **model.get("how", {})}),
-            "parks": True,
-            "asleep": 0,
-            "memory": AWAKE_GIB * GIB,
-            **TIMES,
-            **{key: value for key, value in model.items() if key != "how"},
-        }
-        for name, model in tables["models"].items()
-    }
-    devices = tables.get("devices", {"0": (slots or len(models)) * AWAKE_GIB * GIB})
-    found = Serve(folder, {**tables, "devices": devices, "models": models})
+    found = Serve(folder, tables, slots)
     try:
         found.start()
         yield found

@@ -58,17 +58,14 @@ def test_the_list_of_models_says_how_they_stand(two_of_five: Serve) -> None:
 def test_a_command_wakes_a_model(two_of_five: Serve) -> None:
     two_of_five.said("a")
     two_of_five.said("b")
-    words = [sys.executable, "-m", "gpuwm.serve", "wake", "c", "--wait"]
-    words += ["--folder", str(two_of_five.folder / "run")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout == "awake\n"
+    done = two_of_five.command("wake", "c", "--wait")
+    assert (done.returncode, done.stdout) == (0, "awake\n")
     assert two_of_five.state("c") == "awake"
-    words[4] = "f"
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = two_of_five.command("wake", "f")
     assert done.returncode == 1
     assert "there is no model 'f': there are a, b, c, d, e" in done.stderr
-    words[-1] = "/no/such"
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = two_of_five.command("wake", "a", "--folder", "/no/such")
+    assert done.returncode == 1
     assert "no gpuwm-serve listens at /no/such/control" in done.stderr
 
 

@@ -10,6 +10,9 @@
 | `supervisor` | the processes of engines |
 | `proxy` | HTTP: requests to engines and answers to clients |
 | `metrics` | counts for Prometheus |
+| `commands` | `gpuwm-serve wake` and `reload`, both sides |
+| `server` | start and end, and what it listens at |
+| `gpuwmd` | what it asks gpuwmd |
 
 `import gpuwm` imports nothing of it. It needs the extra `gpuwm-client[serve]`.
 """

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import logging
-import os
 import sys
-from typing import Any
 
 from .. import __version__, errors
 
 DONE, FAILED = 0, 1  # exit statuses
-WAIT_S = 3600.0  # for an answer to `wake --wait`
+WAIT_S = 3600.0  # for an answer to a command, `wake --wait` among them
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,8 +18,8 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     try:
-        if words[:1] == ["wake"]:
-            return _wake(_wake_parser().parse_args(words[1:]))
+        if words[:1] in (["wake"], ["reload"]):
+            return _command(_command_parser().parse_args(words))
         return _serve(_parser().parse_args(words))
     except errors.Error as error:
         print(f"gpuwm-serve: {error}", file=sys.stderr)
@@ -42,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="gpuwm-serve",
         description="Serves many models at one address. The model that a request names wakes, and "
         "others sleep if their room is needed.",
-        epilog="gpuwm-serve wake MODEL wakes a model of the gpuwm-serve that runs.",
+        epilog="gpuwm-serve wake MODEL and gpuwm-serve reload are for the gpuwm-serve that runs.",
     )
     parser.add_argument("models", nargs="+", metavar="FILE|NAME", help="models.toml, or ORG/NAME …")
     parser.add_argument(
@@ -59,48 +56,42 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _wake_parser() -> argparse.ArgumentParser:
+def _command_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="gpuwm-serve wake", description="Wakes a model of the gpuwm-serve that runs."
+        prog="gpuwm-serve", description="Commands for the gpuwm-serve that runs."
     )
-    parser.add_argument("model")
-    parser.add_argument("--wait", action="store_true", help="return when the model is awake")
-    parser.add_argument("--folder", help="serve.folder of the gpuwm-serve that runs")
+    commands = parser.add_subparsers(dest="command", required=True)
+    wake = commands.add_parser("wake", help="wakes a model", description="Wakes a model.")
+    wake.add_argument("model")
+    wake.add_argument("--wait", action="store_true", help="return when the model is awake")
+    text = "Reads models.toml again, as SIGHUP has it. If that can't be, nothing changes."
+    reload = commands.add_parser("reload", help="reads models.toml again", description=text)
+    for each in (wake, reload):
+        each.add_argument("--folder", help="serve.folder of the gpuwm-serve that runs")
     return parser
 
 
 def _serve(found: argparse.Namespace) -> int:
-    from . import models, server
+    from . import server
 
-    config = _read(found.models)
-    if found.listen:
-        config = dataclasses.replace(config, listen=models.listen(found.listen))
-    gpuwmd = server.find_gpuwmd(config)
-    config = server.complete(config, gpuwmd)
-    problems = server.problems(config)
+    start = server.Start(found.models, found.listen)
+    problems = server.problems(start.config)
     if found.check:
-        print(server.table(config))
+        print(server.table(start.config))
     for each in problems:
         print(f"gpuwm-serve: {each}", file=sys.stderr)
     if found.check or problems:
         return FAILED if problems else DONE
-    server.serve(config, gpuwmd, found.standby)
+    server.serve(start, found.standby)
     return DONE
 
 
-def _read(words: list[str]) -> Any:
-    from . import models
-
-    if len(words) == 1 and (words[0].endswith(".toml") or os.path.isfile(words[0])):
-        return models.read(words[0])
-    return models.of_names(words)
-
-
-def _wake(found: argparse.Namespace) -> int:
-    from . import models, server
+def _command(found: argparse.Namespace) -> int:
+    from . import commands, models
 
     folder = models.Config({}).runtime_folder() if found.folder is None else found.folder
-    print(asyncio.run(server.ask_to_wake(folder, found.model, found.wait, WAIT_S)))
+    asked = {"model": found.model, "wait": found.wait} if found.command == "wake" else {}
+    print(asyncio.run(commands.ask(folder, found.command, asked, WAIT_S)))
     return DONE
 
 

@@ -18,7 +18,7 @@ import pathlib
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import errors
@@ -276,7 +276,7 @@ def read(path: str | os.PathLike[str]) -> Config:
         raise errors.Invalid(f"{where} is no TOML: {error}", "see docs/how-to/serve.md") from None
 
 
-def of_names(names: list[str]) -> Config:
+def of_names(names: Sequence[str]) -> Config:
     """A configuration with a model for each name of the hub."""
     return parse({"models": {name: name for name in names}}, "the command line")
 
@@ -409,16 +409,26 @@ class Place(NamedTuple):
 
 
 def place(folder: pathlib.Path, model: Model, number: int) -> Place:
-    """Of an engine of a model. An engine with another command line has another socket, so that
+    """Of an engine of a model. An engine that was started otherwise has another socket, so that
     nobody takes it for this one. A model's name may have characters that a file's may not."""
     name = f"{model.name.replace('/', '%2F')}.{number}"
-    what = (model.engine, model.source, model.command, model.arguments, model.devices, model.parks)
-    mark = hashlib.sha256(repr((what, sorted(model.environment.items()))).encode()).hexdigest()
     return Place(
-        folder / f"{name}.{mark[:MARK_DIGITS]}.sock",
+        folder / f"{name}.{mark(model)}.sock",
         folder / f"{name}.log",
         folder / f"{name}.yaml",
     )
+
+
+def mark(model: Model) -> str:
+    """Differs if engines are to be started otherwise: by another command, or on other devices."""
+    what = (model.engine, model.source, model.command, model.arguments, model.devices, model.parks)
+    text = repr((what, sorted(model.environment.items()), model.engines))
+    return hashlib.sha256(text.encode()).hexdigest()[:MARK_DIGITS]
+
+
+def sockets(folder: pathlib.Path, model: Model) -> list[pathlib.Path]:
+    """Of its engines."""
+    return [place(folder, model, number).socket for number in range(model.engines)]
 
 
 def uses_socket(model: Model) -> bool:

@@ -98,29 +98,6 @@ class Proxy:
         made.router.add_route("*", "/{path:.*}", self.handle)
         return made
 
-    def commands(self) -> web.Application:
-        """For this user's commands, at a socket that nobody else reaches."""
-        made = web.Application()
-        made.router.add_post("/wake", self._wake)
-        return made
-
-    async def _wake(self, request: web.Request) -> web.Response:
-        """{"model": …, "wait": …}: the decision without the proxy."""
-        asked = await request.json()
-        name = asked["model"]
-        try:
-            self._known(name)
-            if asked["wait"]:
-                async with self.turns.turn(name):
-                    pass
-            else:
-                self.turns.want(name)
-        except Problem as problem:
-            return problem.answer()
-        except NotServed as error:
-            return _not_served(error).answer()
-        return web.json_response({"state": self.turns.standing(name).state.value})
-
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.on_request(request)
         try:
@@ -161,7 +138,7 @@ class Proxy:
         return None
 
     def _model(self, name: str) -> dict[str, Any]:
-        self._known(name)
+        self.known(name)
         standing = self.turns.standing(name)
         return {
             "id": name,
@@ -174,7 +151,7 @@ class Proxy:
             "in_flight": self.turns.in_flight(name),
         }
 
-    def _known(self, name: str) -> None:
+    def known(self, name: str) -> None:
         if name not in self.config.models:
             names = ", ".join(self.config.models)
             raise Problem(
@@ -186,15 +163,15 @@ class Proxy:
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request)
         name = await self._name(request, body)
-        self._known(name)
         answer: web.StreamResponse | None = None
         try:
             while answer is None:
+                self.known(name)
                 async with self.turns.turn(name) as engine:
                     answer = await self._ask(request, body, name, engine)
         except NotServed as error:
             self._metrics.answered(name, 503)
-            raise _not_served(error) from None
+            raise not_served(error) from None
         self._metrics.answered(name, answer.status)
         return answer
 
@@ -233,7 +210,7 @@ class Proxy:
     ) -> web.StreamResponse | None:
         """None: the engine got nothing of the request, and the model has to wake again."""
         if not engine.is_running:
-            self.turns.lost(name)
+            engine.lost()
             return None
         headers = CIMultiDict(
             (key, value) for key, value in _end_to_end(request.headers) if key.lower() not in OWN
@@ -253,7 +230,7 @@ class Proxy:
                 await self._stream(request, answer, found, name)
         except aiohttp.ClientConnectorError as error:
             log.warning("%s does not listen: %s", engine, error)
-            self.turns.lost(name)
+            engine.lost()
             return None
         except (aiohttp.ClientError, OSError) as error:
             if answer is not None and answer.prepared:
@@ -307,7 +284,7 @@ async def _within(write: Any, transport: asyncio.Transport) -> None:
         raise ConnectionResetError("the client takes nothing") from None
 
 
-def _not_served(error: NotServed) -> Problem:
+def not_served(error: NotServed) -> Problem:
     return Problem(503, str(error), "no_room", retry_after=error.retry_after)
 
 

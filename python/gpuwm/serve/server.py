@@ -12,16 +12,16 @@ import os
 import pathlib
 import resource
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import NamedTuple
 
-import aiohttp
 from aiohttp import web
 
 import gpuwm
 
 from .. import errors
 from . import decision, gpuwmd, models
+from .commands import Commands
 from .metrics import Metrics
 from .models import Config
 from .proxy import HEAD_S, Proxy
@@ -33,7 +33,8 @@ log: logging.Logger = logging.getLogger("gpuwm.serve")
 BACKLOG = 4096  # connections that wait to be accepted, as many as the kernel takes
 KEEPALIVE_S = 75.0  # of a client's connection between two requests
 FILES = 256  # that it has open besides those of clients: sockets and pidfds of engines
-CONTROL = "control"  # the socket of this user's commands, in the runtime folder
+# Of [serve], what no reload changes: sockets are open by then, and limits are set.
+FIXED = ("listen", "folder", "body_bytes", "connections")
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"Content-Length: 0\r\n\r\n"
@@ -50,21 +51,56 @@ class Gpuwmd(NamedTuple):
     started: bool
 
 
-def find_gpuwmd(config: Config) -> Gpuwmd | None:
-    """None: no engine uses it, and the size of all devices is given."""
+class Start:
+    """What gpuwm-serve was started with: read once, and again at each reload.
+
+    - config: with all that models.toml left out.
+    - gpuwmd: None: no engine uses it, and the size of all devices is given.
+    """
+
+    def __init__(self, words: Sequence[str], listen: str | None) -> None:
+        """words: models.toml, or names of models. Raises Invalid, Unreachable."""
+        self._words, self._listen = words, listen
+        config = self._read()
+        self.gpuwmd = Gpuwmd(*gpuwmd.connect()) if _needs_gpuwmd(config) else None
+        self.config = self._complete(config)
+
+    def _read(self) -> Config:
+        words = self._words
+        if len(words) == 1 and (words[0].endswith(".toml") or os.path.isfile(words[0])):
+            config = models.read(words[0])
+        else:
+            config = models.of_names(words)
+        if self._listen:
+            config = dataclasses.replace(config, listen=models.listen(self._listen))
+        return config
+
+    def _complete(self, config: Config) -> Config:
+        if self.gpuwmd is not None:
+            missing = _devices(config) - config.budgets.keys()
+            budgets = {**gpuwmd.budgets(self.gpuwmd.client, missing), **config.budgets}
+            config = dataclasses.replace(config, budgets=budgets)
+        return models.complete(config)
+
+    def again(self) -> Config:
+        """What models.toml says now. Raises Invalid, which names what is wrong: `config` stays."""
+        found = self._read()
+        for key in FIXED:
+            if getattr(found, key) != getattr(self.config, key):
+                raise errors.Invalid(f"serve.{key} changes only with a start of gpuwm-serve")
+        if self.gpuwmd is None and _needs_gpuwmd(found):
+            raise errors.Invalid("engines need gpuwmd now", "start gpuwm-serve again")
+        found = self._complete(found)
+        wrong = problems(found)
+        if wrong:
+            raise errors.Invalid("; ".join(wrong))
+        self.config = found
+        return found
+
+
+def _needs_gpuwmd(config: Config) -> bool:
     missing = _devices(config) - config.budgets.keys()
-    if missing or any(model.engine != models.COMMAND for model in config.models.values()):
-        return Gpuwmd(*gpuwmd.connect())
-    return None
-
-
-def complete(config: Config, found: Gpuwmd | None) -> Config:
-    """The configuration with all that was left out."""
-    if found is not None:
-        missing = _devices(config) - config.budgets.keys()
-        budgets = {**gpuwmd.budgets(found.client, missing), **config.budgets}
-        config = dataclasses.replace(config, budgets=budgets)
-    return models.complete(config)
+    return bool(missing) or any(model.engine != models.COMMAND for model in config.models.values())
 
 
 def _devices(config: Config) -> set[str]:
@@ -111,9 +147,10 @@ def table(config: Config) -> str:
 # ---- while it runs -------------------------------------------------------------------------------
 
 
-def serve(config: Config, found: Gpuwmd | None, standby: bool) -> None:
+def serve(start: Start, standby: bool) -> None:
     """Serves until SIGTERM or SIGINT, as the only one that decides. standby: it waits until the one
     that does has ended. Raises Busy, and the errors of gpuwmd.decides."""
+    config, found = start.config, start.gpuwmd
     folder = config.runtime_folder()
     with _alone(folder, standby):
         if found is not None and not gpuwmd.decides(found.client, math.inf if standby else 0):
@@ -122,25 +159,23 @@ def serve(config: Config, found: Gpuwmd | None, standby: bool) -> None:
             )
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        asyncio.run(_run(config, folder))
+        asyncio.run(_run(start, folder))
     if found is not None and found.started:
         gpuwmd.stop()
 
 
-async def _run(config: Config, folder: pathlib.Path) -> None:
-    metrics = Metrics()
-    turns: Turns
-    groups = {
-        name: Group(model, folder, lambda name: turns.lost(name))
-        for name, model in config.models.items()
-    }
-    turns = Turns(config, groups, metrics)
+async def _run(start: Start, folder: pathlib.Path) -> None:
+    metrics, config = Metrics(), start.config
+    turns = Turns(config, lambda model, on_lost: Group(model, folder, on_lost), metrics)
     metrics.watch(turns)
-    end_strays(folder, {each.place.socket for group in groups.values() for each in group.engines})
-    stopped = asyncio.Event()
+    end_strays(folder, {path for m in config.models.values() for path in models.sockets(folder, m)})
+    proxy, stopped = Proxy(turns, metrics), asyncio.Event()
+    commands = Commands(proxy, start.again)
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with _listening(Proxy(turns, metrics), config, folder) as port:
+        loop.add_signal_handler(number, stopped.set)
+    loop.add_signal_handler(signal.SIGHUP, commands.begin_reload)
+    async with _listening(proxy, commands, config, folder) as port:
         running = asyncio.create_task(turns.run())
         log.info("gpuwm-serve listens at %s:%d", config.listen[0], port)
         stopping = asyncio.create_task(stopped.wait())
@@ -149,7 +184,7 @@ async def _run(config: Config, folder: pathlib.Path) -> None:
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    await asyncio.gather(*(group.end() for group in groups.values()))
+    await turns.end()
 
 
 @contextlib.contextmanager
@@ -178,7 +213,9 @@ def _alone(folder: pathlib.Path, standby: bool) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _listening(proxy: Proxy, config: Config, folder: pathlib.Path) -> AsyncIterator[int]:
+async def _listening(
+    proxy: Proxy, commands: Commands, config: Config, folder: pathlib.Path
+) -> AsyncIterator[int]:
     """The port, while clients and this user's commands are served."""
     # It tells of each request that is no HTTP, with a traceback: what clients send fills no log.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -201,17 +238,12 @@ async def _listening(proxy: Proxy, config: Config, folder: pathlib.Path) -> Asyn
         raise errors.Unreachable(
             f"can't listen at {host}:{port}: {error.strerror}", "set serve.listen"
         ) from None
-    path = folder / CONTROL
-    path.unlink(missing_ok=True)
-    commands = web.AppRunner(proxy.commands(), handler_cancellation=True, access_log=None)
-    await commands.setup()
-    await web.UnixSite(commands, str(path)).start()
     try:
-        yield server.sockets[0].getsockname()[1]
+        async with commands.listening(folder):
+            yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
         await runner.cleanup()
-        await commands.cleanup()
 
 
 class _Front:
@@ -248,28 +280,3 @@ class _Full(asyncio.Protocol):
         assert isinstance(transport, asyncio.WriteTransport)
         transport.write(FULL)
         transport.close()
-
-
-# ---- its commands --------------------------------------------------------------------------------
-
-
-async def ask_to_wake(folder: pathlib.Path | str, name: str, wait: bool, limit: float) -> str:
-    """Has the gpuwm-serve of this folder wake a model. Returns what to print. Raises Unreachable
-    and Error."""
-    path = pathlib.Path(folder) / CONTROL
-    timeout = aiohttp.ClientTimeout(total=limit)
-    try:
-        async with (
-            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
-            session.post(
-                "http://serve/wake", json={"model": name, "wait": wait}, timeout=timeout
-            ) as answer,
-        ):
-            found = await answer.json()
-    except (aiohttp.ClientError, OSError) as error:
-        raise errors.Unreachable(
-            f"no gpuwm-serve listens at {path}: {error}", "start it, or name its --folder"
-        ) from None
-    if answer.status != 200:
-        raise errors.Error(found["error"]["message"])
-    return str(found["state"])

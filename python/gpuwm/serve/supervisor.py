@@ -47,6 +47,9 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
+OnLost = Callable[["Group"], None]
+
+
 class Engine:
     """One process. in_flight: requests that it has. `on_exit` is called when it has ended without
     having been asked to."""
@@ -79,6 +82,10 @@ class Engine:
     @property
     def pid(self) -> int:
         return self._pid
+
+    def lost(self) -> None:
+        """Somebody found that it listens no longer, or has ended."""
+        self._on_exit(self)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -282,15 +289,25 @@ class _Sockets(aiohttp.UnixConnector):
 
 
 class Group:
-    """The engines of a model. on_lost: is called when the last one has ended by itself, or one that
-    the model can't do without."""
+    """The engines of a model. on_lost: is called when one of them has ended by itself."""
 
-    def __init__(self, model: Model, folder: pathlib.Path, on_lost: Callable[[str], None]) -> None:
+    def __init__(self, model: Model, folder: pathlib.Path, on_lost: OnLost) -> None:
         self.model = model
         self.engines: list[Engine] = [
-            Engine(model, number, folder, self._exited) for number in range(model.engines)
+            Engine(model, number, folder, lambda engine: on_lost(self))
+            for number in range(model.engines)
         ]
-        self._on_lost = on_lost
+
+    def can_serve(self, model: Model) -> bool:
+        """Whether these engines are those that the model would start: only the rest of what
+        models.toml says of it may differ."""
+        return models.mark(model) == models.mark(self.model) and model.name == self.model.name
+
+    def change(self, model: Model) -> None:
+        """The same engines, by what models.toml says now."""
+        self.model = model
+        for engine in self.engines:
+            engine.model = model
 
     @property
     def is_running(self) -> bool:
@@ -344,9 +361,6 @@ class Group:
 
     async def end(self) -> None:
         await asyncio.gather(*(engine.end() for engine in self.engines))
-
-    def _exited(self, engine: Engine) -> None:
-        self._on_lost(self.model.name)
 
 
 async def _all(calls: Iterable[Awaitable[None]]) -> None:

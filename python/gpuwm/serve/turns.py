@@ -12,17 +12,19 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
+import itertools
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Protocol
 
 from .. import errors
 from . import decision
 from .decision import Decision, Standing, State
-from .models import Config
-from .supervisor import Engine, Group
+from .models import Config, Model
+from .supervisor import Engine, Group, OnLost
 
 log: logging.Logger = logging.getLogger("gpuwm.serve")
 
@@ -48,19 +50,33 @@ class Observer(Protocol):
     def made_room(self, name: str, waiting: str) -> None: ...
 
 
+_Waiting = collections.deque[tuple[float, "asyncio.Future[_Line]"]]
+
+
 class _Line:
-    """A model, and the requests that wait for it. kept_since: when requests that the engines have
-    kept, or nobody's request, began to wait."""
+    """A model, and the requests that wait for it.
+
+    - name: as requests have it. The standing has another one if the line is leaving.
+    - kept_since: when requests that the engines have kept, or nobody's request, began to wait.
+    """
 
     def __init__(self, group: Group) -> None:
+        self.name = group.model.name
         self.group = group
         self.standing = Standing(group.model)
-        self.waiting: collections.deque[tuple[float, asyncio.Future[None]]] = collections.deque()
+        self.waiting: _Waiting = collections.deque()
         self.kept_since: float | None = None
         self.in_flight = 0
         self.failures, self.failed_at = 0, -math.inf
         self.never = ""  # why it can't ever wake
         self.last_error = ""
+
+    def join(self, waiting: _Waiting) -> None:
+        """Those wait here from now on."""
+        self.waiting = collections.deque(
+            sorted([*self.waiting, *waiting], key=lambda each: each[0])
+        )
+        waiting.clear()
 
     def note(self) -> None:
         """Brings the standing up to date with who waits."""
@@ -72,20 +88,77 @@ class _Line:
 
 
 class Turns:
-    """groups: the engines of each model. `run` has to run as long as it is in use."""
+    """group: makes the engines of a model. `run` has to run as long as it is in use."""
 
-    def __init__(self, config: Config, groups: Mapping[str, Group], observer: Observer) -> None:
-        self.config = config
-        self._lines = {name: _Line(group) for name, group in groups.items()}
+    def __init__(
+        self, config: Config, group: Callable[[Model, OnLost], Group], observer: Observer
+    ) -> None:
+        self._make = group
+        self._lines: dict[str, _Line] = {}  # by the names that requests have
+        self._leaving: list[_Line] = []
+        self._retired = itertools.count(1)
         self._observer = observer
         self._changed = asyncio.Event()
         self._moves: set[asyncio.Task[None]] = set()
         self._in_the_way: set[tuple[str, str]] = set()
+        self.config = config
+        self.reload(config)
+
+    # ---- which models there are ----
+
+    def reload(self, config: Config) -> None:
+        """From now on these are the models. What is about times and memory counts at once.
+
+        If engines would be started otherwise than those that run, new ones take their place: they
+        get the requests that wait, and all that come. Those that ran are leaving, as the engines of
+        models that are gone: they sleep and wake in turn with all others until their last request
+        has ended, and end then."""
+        self.config = config
+        there, self._lines = self._all(), {}
+        for model in config.models.values():
+            line = next((each for each in there if each.group.can_serve(model)), None)
+            if line is None:
+                line = _Line(self._make(model, self.lost))
+            else:
+                there.remove(line)
+            self._take(line, model)
+        for line in there:
+            self._retire(line)
+        self._leaving = there
         never = decision.never_fits(config.models.values(), config.budgets)
         for name, line in self._lines.items():
             line.never = never.get(name, "")
-            if line.standing.model.at_start or line.standing.model.stays_awake:
-                line.kept_since = time.monotonic()
+        self._look()
+
+    def _take(self, line: _Line, model: Model) -> None:
+        line.standing.model = model
+        line.group.change(model)
+        self._lines[model.name] = line
+        if model.at_start or model.stays_awake:
+            self.want(model.name)
+
+    def _retire(self, line: _Line) -> None:
+        """It sleeps and ends as soon as it has no requests. No model has its name."""
+        if line.name == line.standing.model.name:
+            log.info("%s is leaving, with %d requests", line.name, line.in_flight)
+            line.standing.model = dataclasses.replace(
+                line.standing.model,
+                name=f"{line.name}#{next(self._retired)}",
+                idle=0.0,
+                end=0.0,
+                stays_awake=False,
+            )
+        if not line.in_flight:
+            line.kept_since = None
+        if line.name in self._lines:
+            self._lines[line.name].join(line.waiting)
+
+    def _all(self) -> list[_Line]:
+        return [*self._lines.values(), *self._leaving]
+
+    async def end(self) -> None:
+        """Ends all engines."""
+        await asyncio.gather(*(line.group.end() for line in self._all()))
 
     # ---- a request ----
 
@@ -97,7 +170,7 @@ class Turns:
         if line.standing.state is State.AWAKE:
             self._enter(line)
         else:
-            await self._wait(line, began)
+            line = await self._wait(line, began)
         self._observer.waited(name, time.monotonic() - began)
         engine = line.group.pick()
         engine.in_flight += 1
@@ -107,44 +180,42 @@ class Turns:
             engine.in_flight -= 1
             self._leave(line)
 
-    async def _wait(self, line: _Line, began: float) -> None:
-        """When it returns, the request has entered."""
+    async def _wait(self, line: _Line, began: float) -> _Line:
+        """Returns the line which the request has entered: of the same model."""
         self._refuse(line, began)
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        limit = self.bound(line.standing.model.name)
+        future: asyncio.Future[_Line] = loop.create_future()
+        limit = self.bound(line.name)
         timer = loop.call_later(limit, self._expire, line, future, limit)
         line.waiting.append((began, future))
         self._look()
         try:
-            await future
+            return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                self._leave(line)
+                self._leave(future.result())
             self._look()
             raise
         finally:
             timer.cancel()
 
     def _refuse(self, line: _Line, now: float) -> None:
-        name = line.standing.model.name
         if line.never:
-            raise NotServed(f"there is never room for model {name}", line.never)
+            raise NotServed(f"there is never room for model {line.name}", line.never)
         pause = line.standing.not_before - now
         if pause > 0:
             raise NotServed(
-                f"model {name} has failed {line.failures} times, and is tried again in "
+                f"model {line.name} has failed {line.failures} times, and is tried again in "
                 f"{pause:.0f} s",
                 line.last_error,
                 retry_after=pause,
             )
 
-    def _expire(self, line: _Line, future: asyncio.Future[None], limit: float) -> None:
+    def _expire(self, line: _Line, future: asyncio.Future[_Line], limit: float) -> None:
         if not future.done():
-            name = line.standing.model.name
             future.set_exception(
                 NotServed(
-                    f"model {name} did not wake within {limit:.0f} s: it is "
+                    f"model {line.name} did not wake within {limit:.0f} s: it is "
                     f"{line.standing.state.value}",
                     line.last_error,
                     retry_after=limit,
@@ -164,8 +235,10 @@ class Turns:
 
     def bound(self, name: str) -> float:
         """How long a request that comes now waits at most."""
-        ended = {each for each, line in self._lines.items() if line.standing.state is State.ENDED}
-        return decision.bound(name, self.config.models.values(), self.config.budgets, ended).worst
+        standings = [line.standing for line in self._all()]
+        ended = {each.model.name for each in standings if each.state is State.ENDED}
+        models = [each.model for each in standings]
+        return decision.bound(name, models, self.config.budgets, ended).worst
 
     def want(self, name: str) -> None:
         """Wakes a model without a request."""
@@ -190,9 +263,9 @@ class Turns:
 
     async def run(self) -> None:
         """Until it is cancelled. Then engines are left as they are."""
-        for name, line in self._lines.items():
+        for line in self._all():
             if await line.group.find():
-                self._turn(name, State.ASLEEP)
+                self._turn(line, State.ASLEEP)
         try:
             while True:
                 self._changed.clear()
@@ -205,31 +278,32 @@ class Turns:
                 task.cancel()
 
     def _carry_out(self) -> float | None:
-        for line in self._lines.values():
+        self._leaving = [line for line in self._leaving if not _is_gone(line)]
+        for line in self._all():
             line.note()
-        standings = [line.standing for line in self._lines.values() if not line.never]
+        lines = {line.standing.model.name: line for line in self._all() if not line.never}
+        standings = [line.standing for line in lines.values()]
         found = decision.decide(time.monotonic(), standings, self.config.budgets)
-        for name in found.wake:
-            self._move(name, State.WAKING, self._wake(name))
-        for name in found.sleep:
-            self._move(name, State.SLEEPING, self._sleep(name))
-        for name in found.end:
-            self._move(name, State.SLEEPING, self._end(name))
-        for name in found.drain:
-            self._turn(name, State.DRAINING)
+        for line in (lines[name] for name in found.wake):
+            self._move(line, State.WAKING, self._wake(line))
+        for line in (lines[name] for name in found.sleep):
+            self._move(line, State.SLEEPING, self._sleep(line))
+        for line in (lines[name] for name in found.end):
+            self._move(line, State.SLEEPING, self._end(line))
+        for line in (lines[name] for name in found.drain):
+            self._turn(line, State.DRAINING)
             self._look()
         self._tell(found)
         return found.again
 
-    def _move(self, name: str, state: State, call: Coroutine[None, None, None]) -> None:
-        self._turn(name, state)
+    def _move(self, line: _Line, state: State, call: Coroutine[None, None, None]) -> None:
+        self._turn(line, state)
         task = asyncio.get_running_loop().create_task(call)
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)
 
-    def _turn(self, name: str, state: State) -> None:
-        standing = self._lines[name].standing
-        standing.state, standing.since = state, time.monotonic()
+    def _turn(self, line: _Line, state: State) -> None:
+        line.standing.state, line.standing.since = state, time.monotonic()
 
     def _tell(self, found: Decision) -> None:
         """Who makes room for whom, once."""
@@ -239,8 +313,8 @@ class Turns:
             self._observer.made_room(name, waiting)
         self._in_the_way = pairs
 
-    async def _wake(self, name: str) -> None:
-        line, began = self._lines[name], time.monotonic()
+    async def _wake(self, line: _Line) -> None:
+        began = time.monotonic()
         try:
             await line.group.wake()
             if not line.group.is_running:
@@ -249,55 +323,54 @@ class Turns:
             self._fail(line, str(error))
             return
         seconds = time.monotonic() - began
-        log.info("%s is awake after %.3f s", name, seconds)
-        self._observer.moved(name, "wake", seconds)
+        log.info("%s is awake after %.3f s", line.standing.model.name, seconds)
+        self._observer.moved(line.name, "wake", seconds)
         line.kept_since = None
-        self._turn(name, State.AWAKE)
+        self._turn(line, State.AWAKE)
         if not line.in_flight:
             line.standing.idle_since = time.monotonic()
         while line.waiting:
             _, future = line.waiting.popleft()
             if not future.done():
                 self._enter(line)
-                future.set_result(None)
+                future.set_result(line)
         self._look()
 
-    async def _sleep(self, name: str) -> None:
-        line, began = self._lines[name], time.monotonic()
+    async def _sleep(self, line: _Line) -> None:
+        began = time.monotonic()
         await line.group.sleep()
         seconds = time.monotonic() - began
-        log.info("%s is asleep after %.3f s", name, seconds)
-        self._observer.moved(name, "sleep", seconds)
-        self._turn(name, State.ASLEEP if line.group.is_running else State.ENDED)
+        log.info("%s is asleep after %.3f s", line.standing.model.name, seconds)
+        self._observer.moved(line.name, "sleep", seconds)
+        self._turn(line, State.ASLEEP if line.group.is_running else State.ENDED)
         if line.in_flight and line.group.is_running:
             line.kept_since = time.monotonic()
         self._look()
 
-    async def _end(self, name: str) -> None:
-        await self._lines[name].group.end()
-        self._turn(name, State.ENDED)
+    async def _end(self, line: _Line) -> None:
+        await line.group.end()
+        self._turn(line, State.ENDED)
         self._look()
 
     # ---- failures ----
 
-    def lost(self, name: str) -> None:
-        """An engine of the model has ended by itself, or listens no longer."""
-        line = self._lines[name]
-        was = line.standing.state
-        if was in (State.WAKING, State.SLEEPING, State.ENDED):
+    def lost(self, group: Group) -> None:
+        """An engine of the group has ended by itself, or listens no longer."""
+        line = next((each for each in self._all() if each.group is group), None)
+        if line is None or line.standing.state in (State.WAKING, State.SLEEPING, State.ENDED):
             return  # whoever moves it finds out
-        self._move(name, State.SLEEPING, self._recover(line, was))
+        self._move(line, State.SLEEPING, self._recover(line, line.standing.state))
 
     async def _recover(self, line: _Line, was: State) -> None:
         """All engines of the model end, and start again if it was in use."""
-        name = line.standing.model.name
         await line.group.end()
-        self._fail(line, f"an engine of {name} ended by itself")
+        self._fail(line, f"an engine of {line.name} ended by itself")
         if was is not State.ASLEEP or line.standing.model.stays_awake:
             line.kept_since = time.monotonic()
+        if line in self._leaving:
+            line.kept_since = None
 
     def _fail(self, line: _Line, why: str) -> None:
-        name = line.standing.model.name
         now = time.monotonic()
         if now - line.failed_at > STEADY_S:
             line.failures = 0
@@ -305,15 +378,19 @@ class Turns:
         pause = PAUSES_S[min(line.failures, len(PAUSES_S) - 1)]
         line.failures += 1
         line.last_error = why
-        log.error("%s failed, and is tried again in %g s: %s", name, pause, why)
-        self._observer.failed(name)
-        self._turn(name, State.ASLEEP if line.group.is_running else State.ENDED)
+        log.error("%s failed, and is tried again in %g s: %s", line.name, pause, why)
+        self._observer.failed(line.name)
+        self._turn(line, State.ASLEEP if line.group.is_running else State.ENDED)
         line.standing.not_before = now + pause
         if line.failures > 1:
             while line.waiting:
                 _, future = line.waiting.popleft()
                 if not future.done():
-                    future.set_exception(
-                        NotServed(f"model {name} could not wake", why, retry_after=math.ceil(pause))
-                    )
+                    error = NotServed(f"model {line.name} could not wake", why, math.ceil(pause))
+                    future.set_exception(error)
         self._look()
+
+
+def _is_gone(line: _Line) -> bool:
+    """Whether a line that is leaving has left."""
+    return line.standing.state is State.ENDED and not any(not f.done() for _, f in line.waiting)
