@@ -22,7 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(sys.argv[1])
 OTHERS = ["systemctl"]  # what an operator runs besides
 PROGRAMS = ["gpuwmctl", "gpuwmd", "gpuwm-keeper", "gpuwm-exporter", "gpuwm-follow", "gpuwm-loader", "gpuwm-peer"]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("docs/how-to/*.md"))]
+ARCHIVE = ROOT / "docs/benchmarks"  # has the commands of its days
+PAGES = [ROOT / "README.md", *sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent != ARCHIVE)]
 PAGES.append(ROOT / "python/DESCRIPTION.md")
 MESSAGES = ROOT / "docs/troubleshooting.md"  # the first cells of its tables are messages, not commands
 TABLES = ROOT / "docs/how-to/operate.md"  # behind `gpuwmctl status`, its cells say `ls` for `gpuwmctl ls`
