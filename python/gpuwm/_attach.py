@@ -34,16 +34,18 @@ def attach(ref: str, *, copy: bool = False, **options: Unpack[MapOptions]) -> Ma
     - wait: seconds to wait for a version that is not there yet, or not ready. It bounds the whole
       call, connecting to gpuwmd included. None does not wait, math.inf waits for ever. Ctrl-C ends
       a wait.
-    - layers, glob: attach only to tensors of these layers, or whose names match. Only segments that
-      hold one of these tensors are mapped, and the mapping has no other tensors.
+    - layers, glob: attach only to tensors of these layers, or whose names match. Layers are found
+      by names such as model.layers.7.mlp, transformer.h.7, blocks.7 or layers.0007; one that
+      matches nothing is an error. Only segments that hold one of these tensors are mapped, and the
+      mapping has no other tensors.
     - copy: return copies of this process's own (torch), which may be written. The lease ends at
       once.
     - writes: "refused" (the default): a write faults. "private" (host): a page that is written is
-      copied, and the write stays in this process.
+      copied, and the write stays in this process, as with torch.load(mmap=True).
     - key: fields that the version's key must have, with equal values, as texts: {"dtype": "bf16",
       "world": 2}.
     - owner: who must have made the version: a user's number, "operator", or several of them: [1000,
-      "operator"].
+      "operator"]. None: the version of whoever was first to publish under the name.
     - look: for operators, whose client is connect(admin=True): attach also to a version that gives
       no leases because it is tainted or retiring.
     - address: where this process serves requests, "host:port", "[IPv6]:port" or "unix:/path": it is

@@ -87,7 +87,12 @@ class NoRoom(Error):
 
 
 class Quota(Error):
-    """A limit of gpuwmd was reached. The message has its figure."""
+    """A limit of gpuwmd was reached. The message has its figure.
+
+    gpuwmd frees nothing in the first 10 seconds after its start (`grace_ms`), so that workers can
+    take their leases again. If versions of this user are on their way to be freed, the message says
+    what they give back, and when. `publish`, and pools, queues, blocks and scratch memory where
+    they are created or opened, wait for that with `wait=60`."""
 
     default_code: ClassVar[int] = errno.EDQUOT
 
@@ -99,7 +104,8 @@ class Exists(Error):
 
 
 class Refused(Error):
-    """It is not allowed: the role is missing, or the source lies outside of the roots."""
+    """It is not allowed: the role is missing, the version has another owner than was asked for, or
+    the source lies outside of the roots."""
 
     default_code: ClassVar[int] = errno.EACCES
 
@@ -112,13 +118,14 @@ class Mismatch(Error):
 
 
 class Damaged(Error):
-    """The bytes are not what they should be, or the version is tainted."""
+    """The bytes are not those that were stored, or the version is tainted."""
 
     default_code: ClassVar[int] = errno.EBADMSG
 
 
 class Unsupported(Error):
-    """It is not supported here. The message says what is missing."""
+    """This machine can't do it: no driver, no torch, no such dtype. The message says what is
+    missing."""
 
     default_code: ClassVar[int] = errno.ENOTSUP
 
@@ -138,7 +145,7 @@ class InChild(Error):
 
 class Lost(Error):
     """The version, or its memory here, is gone. Of a TensorRef: its chunk has another content now,
-    or all its readers have come."""
+    all its readers have come, or it was withdrawn. Of blocks: one has made room."""
 
     default_code: ClassVar[int] = errno.ESTALE
 

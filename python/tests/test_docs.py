@@ -53,7 +53,8 @@ def test_links_lead_somewhere(path: pathlib.Path) -> None:
         file, _, anchor = target.partition("#")
         named = path.parent / file if file else path
         assert named.exists(), target
-        assert not anchor or anchor in anchors(named), target
+        if named.parent.name != "reference":  # `make site` makes these, and looks for their anchors
+            assert not anchor or anchor in anchors(named), target
 
 
 @with_docs
@@ -105,17 +106,20 @@ def test_places_of_the_architecture_are_there() -> None:
 
 @with_docs
 def test_readme_leads_to_every_guide() -> None:
-    """Or a page that it leads to: docs/benchmarks.md leads to all of docs/benchmarks/."""
+    """Or a page that it leads to: docs/benchmarks.md leads to all of docs/benchmarks/, and
+    docs/python.md to docs/reference/python.md, too."""
     for path in DOCS:
-        above = path.parent.with_suffix(".md")
-        page = above if above.exists() else ROOT / "README.md"
+        in_folder = path.parent.with_suffix(".md")
+        of_reference = ROOT / "docs" / path.name if path.parent.name == "reference" else in_folder
+        pages = (in_folder, of_reference, ROOT / "README.md")
+        page = next(each for each in pages if each.exists())
         link = re.compile(rf"\]\({re.escape(str(path.relative_to(page.parent)))}[#)]")
         assert link.search(page.read_text()), f"{page.name} does not lead to {path.name}"
 
 
 GUIDE_LINES = 400  # what one reads at a sitting
 # Tables to look something up in, and what is written down for later.
-NO_GUIDES = ("benchmarks/", "engines.md", "protocol.md", "python.md", "models.md", "architecture.md")
+NO_GUIDES = ("benchmarks/", "engines.md", "protocol.md", "models.md", "architecture.md")
 
 
 @with_docs

@@ -1,4 +1,5 @@
-"""Every dtype in every framework: the table of docs/python.md, and the remedies of what is refused.
+"""Every dtype in every framework: the table of docs/python/dtypes.md, and the remedies of what is
+refused.
 
 Reported in public: dmlc/dlpack 156 (fp8 goes through DLPack as int8, and is viewed), safetensors
 839 (an empty FP4 tensor; FP4's shape in elements and in pairs), numpy 25306 and 30179
@@ -30,8 +31,8 @@ from gpuwm._c import dtypes
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_ENABLE_X64"] = "1"  # without it JAX makes 32-bit numbers of 64-bit ones
 
-DOCS = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
-HEADING = "### Every dtype in every framework"
+DOCS = pathlib.Path(__file__).parents[2] / "docs" / "python" / "dtypes.md"
+HEADING = "## Every dtype in every framework"
 REFUSED = "\N{EN DASH}"
 ROWS = [row for row in dtypes.BY_NAME.values() if row.name not in dtypes.GGUF]
 FLOATS_OF_8 = [row.name for row in ROWS if row.name.startswith("F8")]

@@ -63,7 +63,8 @@ class Called(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def test_matmul_takes_another_path_without_gradients() -> None:
-    """What docs/python.md says of torch. If this fails, the path is one, and it may say less."""
+    """What docs/python/models.md says of torch. If this fails, there is one path, and the page may
+    say less."""
     called = {}
     for requires in (True, False):
         weight = torch.ones(2, 5, requires_grad=requires)

@@ -193,6 +193,7 @@ class Blocks(regions.Opened):
         return self._region.block_bytes
 
     def figures(self) -> BlocksFigures:
+        """How many blocks are free, owned, ready and held."""
         found = abi_blocks.BlocksFigures()
         self._held().call("gpuwm_blocks_figures", ctypes.byref(found))
         return BlocksFigures(found.blocks, found.free, found.owned, found.ready, found.held)
