@@ -1,15 +1,16 @@
 #!/bin/sh
 # The commands of `gpuwmctl --help` and those of its man page are the same, word for
 # word; so are the options of the other programs, the metrics of gpuwm-exporter, and gpuwmd's keys, and theirs; and the methods, error codes,
-# kinds of events and counters on the wire, and those of docs/protocol.md and of the exporter's page.
+# kinds of events and counters on the wire, and those of docs/protocol.md, docs/protocol/ and of the exporter's page.
 #   tests/ctl-help.sh BUILD
 set -eu
 build=$1
 root=$(dirname "$0")/..
 man=$root/docs/man
-protocol=$root/docs/protocol.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+protocol=$work/protocol.md
+cat "$root"/docs/protocol.md "$root"/docs/protocol/*.md > "$protocol"
 failed=0
 
 # same WHAT EXPECTED FOUND: two sorted lists, the first of which is not empty

@@ -1,6 +1,6 @@
 """Where the tensors of a part lie in the whole tensors, if a plan cut the checkpoint for ranks.
 
-docs/protocol.md ("Cut plans") says what a plan is and where a part keeps it.
+docs/protocol/indices.md ("Cut plans") says what a plan is and where a part keeps it.
 """
 
 from __future__ import annotations

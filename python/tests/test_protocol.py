@@ -1,4 +1,5 @@
-"""docs/protocol.md says of each message what the table says that programs go by."""
+"""docs/protocol.md and docs/protocol/ say of each message what the table says that programs go
+by."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import subprocess
 import pytest
 
 DOCUMENT = pathlib.Path(__file__).parents[2] / "docs" / "protocol.md"
+PAGES = [DOCUMENT, *sorted(DOCUMENT.with_suffix("").glob("*.md"))]
+TEXT = "\n".join(page.read_text() for page in PAGES) if DOCUMENT.exists() else ""
 pytestmark = pytest.mark.skipif(not DOCUMENT.exists(), reason="docs/ is not here")
 
 # Of keys without a type, as the document says; all others are u64.
@@ -92,10 +95,9 @@ def told() -> list[tuple[str, str, str, str]]:
 
 def documented() -> dict[str, list[str]]:
     """The maps behind the heading of each method: its parameters and its result."""
-    text = DOCUMENT.read_text().partition("\n## Methods\n")[2].partition("\n## Lost GPUs\n")[0]
     methods: dict[str, list[str]] = {}
     for names, paragraph in re.findall(
-        r"^### ([^(\n]*) \([^\n]*\n(.*?)\n\n", text, re.MULTILINE | re.DOTALL
+        r"^### ([^(\n]*) \([^\n]*\n(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL
     ):
         maps = re.findall(r"`(\{[^`]*\})`", paragraph.replace("\n", " "))
         methods.update((name, maps) for name in names.split(", "))
@@ -123,13 +125,13 @@ def test_a_method(name: str) -> None:
 def of_loader(name: str) -> tuple[Map, Map]:
     """The parameters and the result of a message of a loader or to one, wherever they stand."""
     pattern = rf"`{name}` `(\{{[^`]*\}})`(?:[^|]*?→ `(\{{[^`]*\}})`)?"
-    found = re.search(pattern, DOCUMENT.read_text())
+    found = re.search(pattern, TEXT)
     assert found
     return map_of(" ".join(found[1].split())), map_of(found[2] or "{}")
 
 
 def test_what_may_be_sent_again() -> None:
-    lines = re.findall(r"^- (.*) may be sent again", DOCUMENT.read_text(), re.MULTILINE)
+    lines = re.findall(r"^- (.*) may be sent again", TEXT, re.MULTILINE)
     documented_names = {name for line in lines for name in re.findall(r"`(\w+)`", line)}
     assert {name for kind, name, *_ in FORMS if kind == "again"} == documented_names
 
@@ -152,7 +154,7 @@ NOTIFICATIONS = [form[1:3] for form in FORMS if form[0] == "notification"]
     ("name", "params"), [form for form in NOTIFICATIONS if not form[0].startswith("loader_")]
 )
 def test_a_notification(name: str, params: str) -> None:
-    text = DOCUMENT.read_text().replace("\n", " ")
+    text = TEXT.replace("\n", " ")
     found = re.findall(rf'\[2, "{name}", \[(\{{.*?\}})\]\]', text)
     assert map_of(params) in [map_of(one) for one in found]
 
@@ -161,9 +163,7 @@ EVENTS = {name: keys for kind, name, keys, _ in FORMS if kind == "event"}
 
 
 def test_events() -> None:
-    rows = re.search(
-        r"^\| kind \| more keys \|\n.*?\n\n", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL
-    )
+    rows = re.search(r"^\| kind \| more keys \|\n.*?\n\n", TEXT, re.MULTILINE | re.DOTALL)
     assert rows
     documented_keys = {
         kind: {} if keys.startswith("none") else map_of("{" + keys + "}")
@@ -174,7 +174,7 @@ def test_events() -> None:
 
 @pytest.mark.parametrize(("name", "form"), [(n, p) for kind, n, p, _ in FORMS if kind == "record"])
 def test_a_map_with_a_name(name: str, form: str) -> None:
-    found = re.search(rf"^\*{name}\* = `(\{{[^`]*\}})`", DOCUMENT.read_text(), re.MULTILINE)
+    found = re.search(rf"^\*{name}\* = `(\{{[^`]*\}})`", TEXT, re.MULTILINE)
     assert found
     assert map_of(form) == map_of(found[1].replace("\n", " "))
 

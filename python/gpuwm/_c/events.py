@@ -31,7 +31,8 @@ class Event:
 
     - seq: the number of the event. Numbers go up. Events of models that this user may not attach to
       leave gaps.
-    - kind: one of docs/protocol.md. "lost": some events can't be told any more, so list again.
+    - kind: one of docs/protocol/looking.md. "lost": some events can't be told any more, so list
+      again.
       "disconnected": gpuwmd went away; the next event is its successor's.
     - model, tag, alias, version: "" if the kind has none.
     - data: everything that the event carries.

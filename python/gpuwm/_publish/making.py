@@ -32,8 +32,8 @@ FREED_BYTES = 256 << 20
 # each is made larger, by steps of SEGMENT_STEP.
 SEGMENTS = 120
 SEGMENT_STEP = 2 << 20
-# gpuwmd gives memory up to this size (docs/protocol.md, Versions without a name), and nobody checks
-# it: such a commit waits for nothing.
+# gpuwmd gives memory up to this size (docs/protocol/publishing.md, Versions without a name), and
+# nobody checks it: such a commit waits for nothing.
 GIVEN_BYTES = 16 << 20
 # How much of the reason for giving a publish up `gpuwmctl ls` shows.
 REASON_CHARACTERS = 300
