@@ -1,16 +1,16 @@
-/* Other nodes: the section [peers] of gpuwmd.conf, and the source of a load that is another node's version. */
+/* Other nodes: the section [peers] of gpuwmd.conf. */
 #ifndef GPUWM_SERVICE_PEERS_H
 #define GPUWM_SERVICE_PEERS_H
 
+#include "peer_address.h"
+
 #include "../base/errors.h"
-#include "../proto/names.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- the section [peers] ----
- * It has other machines, and the keys by which both sides of a connection prove who they are.
+/* The section has other machines, and the keys by which both sides of a connection prove who they are.
  * gpuwmd checks the section and hands it to loaders with a load from a peer; gpuwm-peer reads it itself.
  *
  *   certificate, key, authority  files in PEM: this node's certificate (with its chain) and key, and who signs for peers
@@ -25,9 +25,6 @@
  *   takers    how many connections take at a time before gpuwm-peer sends others to one of them
  *
  * Without keys there are no peers: nothing listens, and a load from a peer is refused. */
-
-/* Below the range that Linux takes ports from (32768), and the next one after gpuwm-exporter's. */
-#define PEER_PORT 9465
 
 struct peer_list {
 	char *items[PEER_LIST_MAX];
@@ -60,26 +57,5 @@ int peer_settings_check(const struct peer_settings *settings, struct error *erro
 
 /* Frees everything. Zeroed settings are fine. */
 void peer_settings_clear(struct peer_settings *settings);
-
-/* Reads HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT. Without a port *ret_port is PEER_PORT. Returns 0, or -EINVAL. */
-int peer_address_parse(const char *text, char ret_host[PEER_HOST_BYTES_MAX + 1], unsigned *ret_port);
-/* The same for `listen`, which may have the port 0: any that is free. */
-int peer_listen_parse(const char *text, char ret_host[PEER_HOST_BYTES_MAX + 1], unsigned *ret_port);
-
-/* ---- the source of a load ----
- * peer://HOST[:PORT]/REF, or peer:///REF for the first peer of the configuration that has it. */
-
-struct peer_source {
-	char host[PEER_HOST_BYTES_MAX + 1]; /* "": any peer */
-	unsigned port;
-	char ref[REF_BYTES_MAX + 1]; /* what the version is called there */
-};
-
-/* Whether the source begins with peer:// */
-bool peer_source(const char *source);
-/* Parses such a source. Returns 0 and sets *ret. Fails with -EINVAL. */
-int peer_source_parse(const char *source, struct peer_source *ret, struct error *error);
-/* Returns whether the text is FINGERPRINT_TEXT hexadecimal digits. */
-bool peer_fingerprint(const char *text);
 
 #endif
