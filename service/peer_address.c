@@ -63,7 +63,8 @@ static int parse_address(const char *text, unsigned least, char ret_host[PEER_HO
 	const char *digits;
 	unsigned port = PEER_PORT;
 
-	if (cut(text, host, &digits) < 0 || !peer_is_host(host) || (digits && parse_port(digits, least, &port) < 0))
+	if (cut(text, host, &digits) < 0 || !peer_is_host(host) ||
+	    (digits && parse_port(digits, least, &port) < 0))
 		return -EINVAL;
 	strcpy(ret_host, host);
 	*ret_port = port;

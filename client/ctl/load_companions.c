@@ -4,14 +4,13 @@
 #include "exit.h"
 
 #include "../../base/limits.h"
+#include "../../service/peer_address.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PEER "peer://"
 
 /* The version to whose companions others become. */
 struct companions {
@@ -80,23 +79,28 @@ static int load_saved(const struct companions *of, const char *folder)
 
 /* ---- from a node ---- */
 
-static bool has_name(const json_t *version, const char *model, const char *name)
+static bool has_name(const json_t *version, const struct ref *ref)
 {
 	const json_t *alias;
+	char id[VERSION_ID_TEXT];
 	size_t i;
 
-	if (strcmp(answer_text(version, "model"), model) != 0)
+	if (ref->has_id) {
+		hex128_format(ref->id.bytes, id);
+		return strcmp(answer_text(version, "version"), id) == 0;
+	}
+	if (strcmp(answer_text(version, "model"), ref->model) != 0)
 		return false;
 	json_array_foreach(json_object_get(version, "aliases"), i, alias) {
-		if (strcmp(json_string_value(alias), name) == 0)
+		if (strcmp(json_string_value(alias), ref->name) == 0)
 			return true;
 	}
-	return strcmp(answer_text(version, "tag"), name) == 0;
+	return strcmp(answer_text(version, "tag"), ref->name) == 0;
 }
 
-/* The companions of one node's version. before: what a source has before MODEL@TAG. */
-static int load_beside(const struct companions *of, const json_t *node, const json_t *version,
-		       const char *before)
+/* The companions of one node's version. from: the source of that version, which begins with the node. */
+static int load_beside(const struct companions *of, const json_t *node, const json_t *version, int node_bytes,
+		       const char *from)
 {
 	const json_t *other;
 	int code = EXIT_DONE;
@@ -107,7 +111,7 @@ static int load_beside(const struct companions *of, const json_t *node, const js
 		if (code != EXIT_DONE ||
 		    strcmp(answer_text(other, "companion_of"), answer_text(version, "version")) != 0)
 			continue;
-		if (asprintf(&source, "%s%s@%s", before, answer_text(other, "model"),
+		if (asprintf(&source, "%.*s%s@%s", node_bytes, from, answer_text(other, "model"),
 			     answer_text(other, "tag")) < 0)
 			return exit_with(EXIT_FAILED, NULL, "out of memory");
 		code = load_one(of, source,
@@ -117,35 +121,17 @@ static int load_beside(const struct companions *of, const json_t *node, const js
 	return code;
 }
 
-/* PEER HOST[:PORT]/MODEL[@NAME] in its pieces. before: all that stands before MODEL. host: "" for any node. */
-struct source {
-	char before[PATH_BYTES_MAX + 1], host[PEER_HOST_BYTES_MAX + 1], model[NAME_BYTES_MAX + 1];
-	const char *name;
-};
-
-static struct source source_of(const char *text)
-{
-	const char *host = text + strlen(PEER), *model = strchr(host, '/') + 1, *at = strchr(model, '@');
-	bool v6 = *host == '[';
-	struct source source = {.name = at ? at + 1 : "current"};
-
-	snprintf(source.before, sizeof(source.before), "%.*s", (int)(model - text), text);
-	snprintf(source.host, sizeof(source.host), "%.*s", (int)strcspn(host + v6, v6 ? "]" : ":/"), host + v6);
-	snprintf(source.model, sizeof(source.model), "%.*s", (int)(at ? (size_t)(at - model) : strlen(model)),
-		 model);
-	return source;
-}
-
 /* NULL: the node is another one than the source names, or has not the version. */
-static const json_t *version_there(const json_t *node, const struct source *source)
+static const json_t *version_there(const json_t *node, const struct peer_source *source, const struct ref *ref)
 {
 	const json_t *version;
 	size_t i;
 
-	if (source->host[0] && strcmp(source->host, answer_text(node, "host")) != 0)
+	if (source->host[0] && (strcmp(source->host, answer_text(node, "host")) != 0 ||
+				source->port != answer_number(node, "port")))
 		return NULL;
 	json_array_foreach(json_object_get(node, "versions"), i, version) {
-		if (has_name(version, source->model, source->name))
+		if (has_name(version, ref))
 			return version;
 	}
 	return NULL;
@@ -154,27 +140,33 @@ static const json_t *version_there(const json_t *node, const struct source *sour
 /* The first node that has the version counts. Others have the same weights, and may have other companions. */
 static int load_taken(const struct companions *of, const char *text)
 {
-	const struct source source = source_of(text);
 	const json_t *node, *version = NULL;
+	struct peer_source source;
+	struct error error;
+	struct ref ref;
+	const char *why;
 	json_t *answer;
-	int code = peers_get(of->client, NULL, &answer);
+	int code;
 	size_t i;
 
+	/* The load took it. */
+	if (peer_source_parse(text, &source, &error) < 0 || ref_parse(source.ref, &ref, &why) < 0)
+		return exit_with(EXIT_FAILED, NULL, "%s is no version of a node", text);
+	code = peers_get(of->client, NULL, &answer);
 	if (code != EXIT_DONE)
 		return code;
 	json_array_foreach(json_object_get(answer, "nodes"), i, node) {
-		version = version_there(node, &source);
+		version = version_there(node, &source, &ref);
 		if (version)
 			break;
 	}
 	if (version)
-		code = load_beside(of, node, version, source.before);
+		code = load_beside(of, node, version, (int)(strlen(text) - strlen(source.ref)), text);
 	else
 		code = exit_with(
 			EXIT_NOT_FOUND, "gpuwmctl ls --peers lists them",
-			"%s is ready, but no node of the configuration tells of %s@%s, so its companions are "
-			"not known",
-			of->ref, source.model, source.name);
+			"%s is ready, but no node of the configuration tells of %s, so its companions are not known",
+			of->ref, source.ref);
 	json_decref(answer);
 	return code;
 }
@@ -184,5 +176,5 @@ int companions_load(struct gpuwm_client *client, const char *source, const char 
 {
 	const struct companions of = {client, ref, id, ret};
 
-	return strncmp(source, PEER, strlen(PEER)) == 0 ? load_taken(&of, source) : load_saved(&of, source);
+	return peer_source(source) ? load_taken(&of, source) : load_saved(&of, source);
 }

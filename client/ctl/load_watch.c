@@ -8,6 +8,7 @@
 
 #include "../../base/clock.h"
 #include "../../proto/event_kind.h"
+#include "../../service/peer_address.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -236,7 +237,7 @@ char *load_source(const char *source)
 		hub_clear(&snapshot);
 		return path;
 	}
-	if (source[0] == '/' || strncmp(source, "peer://", strlen("peer://")) == 0) {
+	if (source[0] == '/' || peer_source(source)) {
 		path = strdup(source);
 		if (!path)
 			exit_with(EXIT_FAILED, NULL, "out of memory");

@@ -277,11 +277,14 @@ GPUWMD_TEST_IF(companions, a_version_of_a_node_brings_them, beside_needs_built()
 {
 	struct gpuwm_client *client = client_new();
 	struct gpuwm_mapping *mapping;
-	struct beside peer = {0};
+	struct beside peer = {0}, other = {0};
 
 	make_m(client, d);
 	OK(make(client, "m@v1.c", id_of_m));
 	beside_start(&peer, d);
+	beside_start(&other, d);
+	/* Its address is the same, and its port is not. */
+	text_write(config, 0644, "[peers]\nsecret = %s\npeer = 127.0.0.1:%u\n", peers_secret(), other.port);
 	CTL_IS(4, "load", peer.source, "early@v1", "--device", d->device, "--wait", "--companions");
 	SAYS("early@v1 is ready, but no node of the configuration tells of m@v1");
 	text_write(config, 0644, "[peers]\nsecret = %s\npeer = 127.0.0.1:%u\n", peers_secret(), peer.port);
@@ -292,6 +295,7 @@ GPUWMD_TEST_IF(companions, a_version_of_a_node_brings_them, beside_needs_built()
 	OK(gpuwm_detach(mapping));
 	CTL_IS(0, "show", "copy@v2");
 	SAYS("companion copy@v2.c");
+	beside_stop(&other);
 	beside_stop(&peer);
 	DROP(d, "early@v1", "copy@v2", "m@v1");
 	gpuwm_close(client);
