@@ -319,7 +319,9 @@ static void note_failure(struct course *course, struct standing *standing, const
 /* Waits for the next node's turn. Returns whether to go on. */
 static bool try_again(const struct course *course, int code)
 {
-	return !is_hopeless(course->fetch, code) && !nobody_has_it(course) && clock_left(course->end) > 0 &&
+	const bool in_time = course->end == 0 || clock_left(course->end) > 0;
+
+	return !is_hopeless(course->fetch, code) && !nobody_has_it(course) && in_time &&
 	       pause_for(course->fetch, clock_left(next_standing(course)->due));
 }
 

@@ -456,6 +456,19 @@ Test(peer_take, stays_at_a_slow_peer_that_has_it_alone)
 	expect_all();
 }
 
+/* It is redirected to a slow one, and asks in vain for more where it was redirected. */
+Test(peer_take, stays_in_a_slow_chain_if_there_is_no_faster_way)
+{
+	begin_take(LIE_NOTHING);
+	peer.lie = LIE_CHAIN;
+	list_places(0);
+	fetch_for(1, 1000);
+	cr_expect_eq(fetch.error.code, 0, "%s", fetch.error.message);
+	cr_expect_eq(fetch.left, 1);
+	cr_expect_eq(fetch.failures, 0, "%s", fetch.last.message);
+	expect_all();
+}
+
 Test(peer_take, gives_up_at_the_end_of_its_patience_and_says_how_far_it_came)
 {
 	begin_take(LIE_NOTHING);

@@ -44,7 +44,8 @@ static struct {
 static _Thread_local struct link *own_link; /* of the thread's connection */
 static _Thread_local struct error error;
 static _Thread_local bool asked; /* its connection is no lane */
-static _Thread_local bool is_empty, is_fast; /* it is to a node that has nothing; to FAKE_FAST */
+static _Thread_local bool is_empty, is_fast,
+	is_next; /* it is to a node that has nothing; to FAKE_FAST; to FAKE_NEXT */
 
 const uint8_t *fake_peer_bytes(uint32_t segment)
 {
@@ -172,7 +173,8 @@ static int look(void *user, struct served_version *version, const struct served_
 	(void)version;
 	if (fake.peer->stops)
 		atomic_store(fake.peer->stops, true);
-	if (lies(LIE_SILENT) || (lies(LIE_SLOW) && clock_steady_ms() < fake.sent_ms + FAKE_SLOW_MS))
+	if (lies(LIE_SILENT) ||
+	    ((lies(LIE_SLOW) || is_next) && clock_steady_ms() < fake.sent_ms + FAKE_SLOW_MS))
 		return 1;
 	fake.sent_ms = clock_steady_ms();
 	if (lies(LIE_GONE))
@@ -223,9 +225,26 @@ static void answer_find(uint64_t id)
 	       });
 }
 
+static void answer_take(const struct message *message)
+{
+	const struct peer_redirect nobody = {"127.0.0.1", 1, ""}, next = {FAKE_NEXT, fake.peer->port, ""};
+	const struct error no_more = {-EALREADY, "there is no more", ""};
+	struct peer_take_params params;
+	struct message_writer w;
+
+	if (!lies(LIE_CHAIN)) {
+		answer(message->id, &form_peer_take, &(struct peer_take_result){.redirect = &nobody});
+	} else if (record_read(form_peer_take.params, message, &params, &error) == 0 && params.pace) {
+		message_writer_init(&w, PEER_MESSAGE_BYTES_MAX);
+		message_response_error(&w, &message->id, &no_more);
+		peer_send(own_link, &w, &error);
+	} else {
+		answer(message->id, &form_peer_take, &(struct peer_take_result){.redirect = &next});
+	}
+}
+
 static void answer_one(const struct message *message)
 {
-	const struct peer_redirect nobody = {"127.0.0.1", 1, ""};
 	const char *const ways[] = {"tls"};
 
 	if (strcmp(message->method, form_peer_hello.name) == 0)
@@ -242,7 +261,7 @@ static void answer_one(const struct message *message)
 		atomic_fetch_add(&fake.peer->details, 1);
 		answer(message->id, &form_peer_sums, &(struct peer_sums_result){0});
 	} else if (strcmp(message->method, form_peer_take.name) == 0)
-		answer(message->id, &form_peer_take, &(struct peer_take_result){.redirect = &nobody});
+		answer_take(message);
 }
 
 static void answer_all(void)
@@ -259,7 +278,7 @@ static void answer_all(void)
 static bool by_hand(void)
 {
 	return lies(LIE_SUMS_COUNT) || lies(LIE_HUGE) || lies(LIE_VAST) || lies(LIE_WORLD) || lies(LIE_NAME) ||
-	       lies(LIE_ELSEWHERE) || lies(LIE_ELSEWHERE_AGAIN);
+	       lies(LIE_ELSEWHERE) || lies(LIE_ELSEWHERE_AGAIN) || (lies(LIE_CHAIN) && !is_next);
 }
 
 /* ---- its life -------------------------------------------------------------- */
@@ -281,7 +300,8 @@ static void *serve(void *given)
 	struct serve_report report = {0};
 
 	is_fast = is_to(fd, FAKE_FAST);
-	is_empty = !is_fast && !is_to(fd, "127.0.0.1");
+	is_next = lies(LIE_CHAIN) && is_to(fd, FAKE_NEXT);
+	is_empty = !is_fast && !is_next && !is_to(fd, "127.0.0.1");
 	/* The first one is the offer's, and in the second one pieces come. */
 	if (!is_empty && (lies(LIE_CUT) || (lies(LIE_RESTART) && atomic_load(&fake.peer->connections) > 1))) {
 		close(fd);

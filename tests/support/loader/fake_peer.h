@@ -15,6 +15,7 @@
 #define FAKE_TAIL 4096
 
 #define FAKE_FAST "127.0.1.1"
+#define FAKE_NEXT "127.0.1.2"
 
 /* More than a machine has. */
 #define FAKE_VAST (UINT64_C(64) << 40)
@@ -46,6 +47,7 @@ enum fake_lie {
 	LIE_FORGETS, /* the version is not there any more */
 	LIE_ELSEWHERE, /* it sends takers on to a port where nobody is */
 	LIE_ELSEWHERE_AGAIN, /* it sends them on although they can't go */
+	LIE_CHAIN, /* it sends them on to FAKE_NEXT, which is as LIE_SLOW, and has nothing for those who find that slow */
 };
 
 struct fake_peer {
