@@ -207,6 +207,28 @@ SHARES_TEST(one_region_does_not_take_a_device, "--set", "budget.host=64M", "--se
 	regions_close(sock, &region, 1);
 }
 
+/* Whoever may attach may take room besides, and has no half: an engine's cache needs most of a device. The refusal says who has it. */
+SHARES_TEST(what_a_worker_takes_besides_leaves_an_eighth_and_is_named, "--set", "budget.host=64M")
+{
+	struct gpuwm_client *alice = client_of(ALICE);
+	struct gpuwm_attach_options options = GPUWM_OPTIONS(struct gpuwm_attach_options);
+	struct gpuwm_mapping *mapping;
+
+	strcpy(d->device, "host");
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	options.room = MB(60);
+	FAILS(ENOSPC, gpuwm_attach(alice, "m@v1", &options, &mapping));
+	options.room = MB(50);
+	OK(gpuwm_attach(alice, "m@v1", &options, &mapping));
+	FAILS(ENOSPC, load_try(d, checkpoint_write(d, "v2", LARGE(2)), "m@v2"));
+	says(gpuwm_error()->detail, "end what workers take besides versions, 50.0 MiB, the most 50.0 MiB: ");
+	says(gpuwm_error()->detail, "gpuwmctl kick ");
+	says(gpuwm_error()->detail, " (of uid 61001)");
+	gpuwm_detach(mapping);
+	gpuwm_close(alice);
+	DROP(d, "m@v1");
+}
+
 /* ---- connections ---------------------------------------------------------- */
 
 /* gpuwmd may have refused the connection, and closed it. */

@@ -2,6 +2,7 @@
 #include "../loaders/loader.h"
 #include "moves.h"
 #include "../../ledger/registry.h"
+#include "../../net/session.h"
 #include "../versions/leases.h"
 #include "../work.h"
 #include "../../../base/bytes.h"
@@ -139,13 +140,36 @@ static void name_regions(const struct work *work, const struct device *device, c
 		largest->name[0] ? largest->name : id, (unsigned)largest->is.uid);
 }
 
+/* Says that rooms of leases are in the way, and whose the largest one is. */
+static void name_rooms(const struct work *work, const struct device *device, char text[MAPPERS_BYTES])
+{
+	const struct lease *largest = NULL;
+	char all[BYTES_TEXT], one[BYTES_TEXT];
+	struct version *version = NULL;
+
+	while ((version = registry_next_version(work->ledger->registry, NULL, version))) {
+		for (const struct lease *lease = version->leases; lease; lease = lease->next_of_version) {
+			if (lease_device(lease) == device &&
+			    lease_room_bytes(lease) > (largest ? lease_room_bytes(largest) : 0))
+				largest = lease;
+		}
+	}
+	if (!largest)
+		return;
+	snprintf(text, MAPPERS_BYTES,
+		 ", or end what workers take besides versions, %s, the most %s: gpuwmctl kick %llu (of uid %u)",
+		 bytes_format(device->rooms, all), bytes_format(lease_room_bytes(largest), one),
+		 (unsigned long long)largest->id,
+		 (unsigned)((const struct session *)largest->holder)->peer.uid);
+}
+
 void room_explain(const struct work *work, const struct device *device, uint64_t bytes, bool to_operator,
 		  struct error *error)
 {
 	char comes[COMES_BYTES] = "",
 	     ended[MAPPERS_BYTES] = "of regions that have ended when their users have gone";
 	char revoked[MAPPERS_BYTES] = "of revoked leases when their processes have unmapped it or exited";
-	char regions[MAPPERS_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
+	char regions[MAPPERS_BYTES] = "", rooms[MAPPERS_BYTES] = "", detail[TEXT_BYTES_MAX + 1];
 	struct shares shares = shares_of(work, device);
 
 	/* Else the refusal did not count them. */
@@ -159,11 +183,13 @@ void room_explain(const struct work *work, const struct device *device, uint64_t
 		revoked_name_mappers(work, device, revoked, sizeof(revoked));
 	add_text(comes, device->still_mapped, revoked);
 	add_text(comes, being_freed(device, &shares), "that is being freed");
-	if (to_operator)
+	if (to_operator) {
 		name_regions(work, device, regions);
-	if (!comes[0] && !regions[0])
+		name_rooms(work, device, rooms);
+	}
+	if (!comes[0] && !regions[0] && !rooms[0])
 		return;
-	snprintf(detail, sizeof(detail), "%.300s%s%s%s", error->detail, regions,
+	snprintf(detail, sizeof(detail), "%.300s%s%s%s%s", error->detail, regions, rooms,
 		 comes[0] ? ", or wait for what comes back:" : "", comes);
 	error_set(error, error->code, detail, "%s", error->message);
 }
