@@ -83,7 +83,7 @@ static const struct feature features[] = {
 };
 
 /* The kernel's default is "never". Copies of versions in the host's memory, and versions on `host`, then take longer to make and to map:
- * docs/benchmarks.md. */
+ * docs/benchmarks/2026-11-20.md. */
 static void check_huge_pages(struct findings *findings)
 {
 	char said[128] = "";
