@@ -503,6 +503,23 @@ static int find_resumed(const struct request *request, const struct lease_wanted
 	return check_resumed(request->server->ledger.registry, *ret_version, session->peer.uid, asked, error);
 }
 
+/* Anybody may name any lease with any room. What gpuwmd has noted of this process counts beyond budget and quota; more counts if there is
+ * room for it, and else not at all. */
+static int resume_room(const struct request *request, struct lease *lease, const struct resume_lease *asked,
+		       struct error *error)
+{
+	const struct server *server = request->server;
+	const struct peer *peer = &request->session->peer;
+	const uint64_t noted = keeping_take_room(server->keeping, asked->lease, peer->pid, peer->uid);
+	const uid_t *payer = lease_payer(lease);
+	int r = lease_room_adopt(lease, asked->room < noted ? asked->room : noted, server->ledger.quota, payer,
+				 error);
+
+	if (r == 0 && asked->room > noted)
+		r = lease_room_set(lease, asked->room, server->ledger.quota, payer, error);
+	return r == -ENOSPC || r == -EDQUOT ? 0 : r;
+}
+
 static int lease_resume_one(const struct request *request, const struct lease_wanted *wanted,
 			    const struct resume_lease *asked, bool *ret_revoked, struct lease **ret,
 			    struct error *error)
@@ -524,7 +541,7 @@ static int lease_resume_one(const struct request *request, const struct lease_wa
 	if (r == 0)
 		r = lease_resume(server->ledger.registry, version, replica, asked->parked, &holder, ret, error);
 	if (r == 0) {
-		r = lease_room_adopt(*ret, asked->room, server->ledger.quota, lease_payer(*ret), error);
+		r = resume_room(request, *ret, asked, error);
 		if (r < 0)
 			leases_end(&server->work, *ret);
 	}

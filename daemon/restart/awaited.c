@@ -100,16 +100,35 @@ static int by_id(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-void awaited_back(struct awaited *a, uint64_t id, pid_t pid, uid_t uid)
+/* Anybody may name any lease. NULL: this process is not awaited for this one. */
+static struct awaited_lease *awaited_find(struct awaited *a, uint64_t id, pid_t pid, uid_t uid)
 {
 	const struct awaited_lease key = {.id = id};
 	struct awaited_lease *lease =
 		a && a->count > 0 ? bsearch(&key, a->leases, a->count, sizeof(key), by_id) : NULL;
 
-	/* Anybody may name any lease. */
-	if (lease && lease->entry && lease->entry->pid == (uint32_t)(pid > 0 ? pid : 0) &&
-	    lease->entry->uid == uid)
+	return lease && lease->entry && lease->entry->pid == (uint32_t)(pid > 0 ? pid : 0) &&
+			       lease->entry->uid == uid
+		       ? lease
+		       : NULL;
+}
+
+void awaited_back(struct awaited *a, uint64_t id, pid_t pid, uid_t uid)
+{
+	struct awaited_lease *lease = awaited_find(a, id, pid, uid);
+
+	if (lease)
 		lease_settle(a, lease);
+}
+
+uint64_t awaited_take_room(struct awaited *a, uint64_t id, pid_t pid, uid_t uid)
+{
+	struct awaited_lease *lease = awaited_find(a, id, pid, uid);
+	const uint64_t bytes = lease ? lease->room.bytes : 0;
+
+	if (lease)
+		lease_give_room(lease);
+	return bytes;
 }
 
 uint64_t awaited_count(const struct awaited *a)

@@ -26,6 +26,8 @@ struct awaited *awaited_free(struct awaited *awaited);
 
 /* The process has connected again, and has been answered about a lease that it had. Any other lease, or process, is fine. */
 void awaited_back(struct awaited *awaited, uint64_t lease, pid_t pid, uid_t uid);
+/* Before that: returns how many bytes of room the lease had, as the last gpuwmd noted, which are charged no more; 0 of any other. */
+uint64_t awaited_take_room(struct awaited *awaited, uint64_t lease, pid_t pid, uid_t uid);
 /* The grace time is over: nobody is awaited any more. `over` is not called. */
 void awaited_give_up(struct awaited *awaited);
 /* Returns how many leases are awaited. */

@@ -305,6 +305,11 @@ void keeping_back(const struct keeping *k, uint64_t lease, pid_t pid, uid_t uid)
 	awaited_back(k->awaited, lease, pid, uid);
 }
 
+uint64_t keeping_take_room(const struct keeping *k, uint64_t lease, pid_t pid, uid_t uid)
+{
+	return awaited_take_room(k->awaited, lease, pid, uid);
+}
+
 void keeping_leave(const struct keeping *k)
 {
 	if (k->ledger->registry) /* a start may have failed before there was one */

@@ -87,6 +87,8 @@ uint64_t keeping_await_ms(const struct keeping *keeping);
 uint64_t keeping_awaited(const struct keeping *keeping);
 /* The process has been answered about a lease of before the restart. */
 void keeping_back(const struct keeping *keeping, uint64_t lease, pid_t pid, uid_t uid);
+/* Before that: returns the room of the lease (awaited_take_room). */
+uint64_t keeping_take_room(const struct keeping *keeping, uint64_t lease, pid_t pid, uid_t uid);
 /* gpuwmd stops: the next one awaits what is awake now. */
 void keeping_leave(const struct keeping *keeping);
 /* Return the id of the ledger, which stays the same as long as its versions live, and the number of starts with it. */

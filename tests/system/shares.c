@@ -229,6 +229,46 @@ SHARES_TEST(what_a_worker_takes_besides_leaves_an_eighth_and_is_named, "--set", 
 	DROP(d, "m@v1");
 }
 
+static void resume_with_room(int sock, const struct raw_lease *lease, uint64_t room)
+{
+	struct message_writer w;
+
+	raw_request(&w, 7, "resume");
+	message_begin_array(&w, "leases");
+	message_begin_map(&w, NULL);
+	message_put_u64(&w, "lease", lease->lease);
+	message_put_hex128(&w, "version", lease->version);
+	message_put_text(&w, "device", "host");
+	message_put_u64(&w, "rank", 0);
+	message_put_u64(&w, "room", room);
+	message_end(&w);
+	message_end(&w);
+	raw_send(sock, &w);
+	cr_assert_eq(raw_code(sock), 0);
+}
+
+/* Anybody may resume a lease with any number that was given, and say any room. */
+SHARES_TEST(what_a_worker_says_that_it_had_takes_no_more_than_its_share, "--set", "budget.host=64M")
+{
+	int sock = sock_of(d, ALICE);
+	struct raw_lease lease;
+
+	strcpy(d->device, "host");
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	cr_assert_eq(raw_lease(sock, "m@v1", &lease), 0);
+	resume_with_room(sock, &lease, MB(60));
+	cr_expect_eq(device_number(d, "rooms"), 0, "operators' eighth stays");
+	resume_with_room(sock, &lease, UINT64_C(1) << 50);
+	cr_expect_eq(device_number(d, "rooms"), 0);
+	resume_with_room(sock, &lease, MB(40));
+	cr_expect_eq(device_number(d, "rooms"), MB(40), "what there is room for");
+	resume_with_room(sock, &lease, MB(40));
+	cr_expect_eq(device_number(d, "rooms"), MB(40));
+	close(sock);
+	cr_assert(EVENTUALLY(SOON_MS, device_number(d, "rooms") == 0));
+	DROP(d, "m@v1");
+}
+
 /* ---- connections ---------------------------------------------------------- */
 
 /* gpuwmd may have refused the connection, and closed it. */
