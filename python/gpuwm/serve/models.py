@@ -117,6 +117,7 @@ class Config:
     - folder: sockets and logs of engines; None: this user's folder for what runs.
     - body_bytes: of a request at most.
     - connections: of clients at most.
+    - log_requests: a line for each request.
     """
 
     models: Mapping[str, Model]
@@ -126,6 +127,7 @@ class Config:
     folder: pathlib.Path | None = None
     body_bytes: int = 64 << 20
     connections: int = 8192
+    log_requests: bool = False
 
     def runtime_folder(self) -> pathlib.Path:
         if self.folder is not None:
@@ -254,6 +256,7 @@ OF_SERVE: Mapping[str, Reader] = {
     "folder": _text,
     "body_bytes": _bytes,
     "connections": _connections,
+    "log_requests": _flag,
 }
 TABLES = ("serve", "devices", "defaults", "models")
 

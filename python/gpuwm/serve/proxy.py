@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import hmac
 import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import aiohttp
@@ -37,7 +39,12 @@ HOP_BY_HOP = frozenset(
     )
 )
 # What gpuwm-serve sets itself when it asks an engine.
-OWN = frozenset({"host", "content-length", "expect", "authorization"})
+COMMENTS = (
+    "Gpuwm-Comments"  # a client's header: a comment each so many seconds while the model wakes
+)
+OWN = frozenset({"host", "content-length", "expect", "authorization", COMMENTS.lower()})
+COMMENTS_S = range(1, 301)
+COMMENT = b": the model wakes\n\n"
 BODY_S = 300.0  # for a whole body: 64 MiB take as long at 1.8 Mbit/s
 HEAD_S = 60.0  # from a connection to its first request
 STALL_S = 60.0  # a client that takes nothing for so long is gone
@@ -46,6 +53,7 @@ BEHIND_BYTES = 1 << 20
 IDS_MAX = 10_000  # ids of responses that are remembered; each takes some 200 bytes
 ID_BYTES = 4096  # of an answer, in which its id stands
 RESPONSE_ID = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,200})"')
+EVENTS = "text/event-stream"
 MODELS = "/v1/models"
 RESPONSES = re.compile(r"/v1/responses/([^/]+)(?:/.*)?")
 MODEL_BYTES_MAX = 1024  # of the name in a form
@@ -69,10 +77,13 @@ class Problem(Exception):
         self.param: str | None = param
         self.retry_after: float | None = retry_after
 
-    def answer(self) -> web.Response:
+    def body(self) -> dict[str, Any]:
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
-        answer = web.json_response({"error": error}, status=self.status)
+        return {"error": error}
+
+    def answer(self) -> web.Response:
+        answer = web.json_response(self.body(), status=self.status)
         if self.retry_after is not None:
             answer.headers["Retry-After"] = str(max(math.ceil(self.retry_after), 1))
         if self.status == 401:
@@ -95,11 +106,30 @@ class Proxy:
 
     def application(self) -> web.Application:
         made = web.Application(client_max_size=self.config.body_bytes)
-        made.router.add_route("*", "/{path:.*}", self.handle)
+        made.router.add_route("*", r"/{path:[\s\S]*}", self.handle)
         return made
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.on_request(request)
+        began, status = time.monotonic(), "gone"
+        try:
+            answer = await self._handle(request)
+            status = str(answer.status)
+        finally:
+            if self.config.log_requests:
+                log.info(
+                    "%s %s %s: model %s, %s, waited %.3f s of %.3f s",
+                    request.remote,
+                    request.method,
+                    request.rel_url.raw_path,
+                    request.get("model", "-"),
+                    status,
+                    request.get("waited", 0.0),
+                    time.monotonic() - began,
+                )
+        return answer
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             self._check(request)
             if request.method in ("GET", "HEAD"):
@@ -163,17 +193,38 @@ class Proxy:
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request)
         name = await self._name(request, body)
-        answer: web.StreamResponse | None = None
+        self.known(name)
+        request["model"] = name
+        early, answer = _early(request, body), None
         try:
             while answer is None:
-                self.known(name)
-                async with self.turns.turn(name) as engine:
-                    answer = await self._ask(request, body, name, engine)
-        except NotServed as error:
-            self._metrics.answered(name, 503)
-            raise not_served(error) from None
+                self.known(name)  # models.toml may have been read again
+                async with self._turn(request, name, early) as engine:
+                    answer = await self._ask(request, body, name, engine, early)
+        except (NotServed, Problem) as error:
+            problem = error if isinstance(error, Problem) else not_served(error)
+            self._metrics.answered(name, problem.status)
+            if early is None or not early.prepared:
+                raise problem from None
+            await early.write(_event(json.dumps(problem.body()).encode()))
+            return early
         self._metrics.answered(name, answer.status)
         return answer
+
+    @contextlib.asynccontextmanager
+    async def _turn(
+        self, request: web.Request, name: str, early: web.StreamResponse | None
+    ) -> AsyncIterator[Engine]:
+        """As that of `turns`, with comments as long as the request waits."""
+        began = time.monotonic()
+        comments = None if early is None else asyncio.create_task(_comment(request, early))
+        try:
+            async with self.turns.turn(name) as engine:
+                request["waited"] = time.monotonic() - began
+                await _end(comments)
+                yield engine
+        finally:
+            await _end(comments)
 
     async def _body(self, request: web.Request) -> bytes:
         """The whole body, or a Problem."""
@@ -206,9 +257,15 @@ class Proxy:
         return names[0]
 
     async def _ask(
-        self, request: web.Request, body: bytes, name: str, engine: Engine
+        self,
+        request: web.Request,
+        body: bytes,
+        name: str,
+        engine: Engine,
+        early: web.StreamResponse | None,
     ) -> web.StreamResponse | None:
-        """None: the engine got nothing of the request, and the model has to wake again."""
+        """None: the engine got nothing of the request, and the model has to wake again. early: the
+        answer, if it has begun."""
         if not engine.is_running:
             engine.lost()
             return None
@@ -216,6 +273,8 @@ class Proxy:
             (key, value) for key, value in _end_to_end(request.headers) if key.lower() not in OWN
         )
         headers.update(engine.headers)
+        if early is not None:
+            headers.popall("Accept-Encoding", None)  # it has begun without an encoding
         answer: web.StreamResponse | None = None
         try:
             async with engine.session.request(
@@ -225,8 +284,14 @@ class Proxy:
                 data=body,
                 allow_redirects=False,
             ) as found:
-                answer = web.StreamResponse(status=found.status, reason=found.reason)
-                answer.headers.extend(_end_to_end(found.headers))
+                if early is not None and early.prepared:
+                    answer = early
+                    if found.content_type != EVENTS:
+                        await answer.write(_event(await found.read()))
+                        return answer
+                else:
+                    answer = web.StreamResponse(status=found.status, reason=found.reason)
+                    answer.headers.extend(_end_to_end(found.headers))
                 await self._stream(request, answer, found, name)
         except aiohttp.ClientConnectorError as error:
             log.warning("%s does not listen: %s", engine, error)
@@ -273,6 +338,44 @@ class Proxy:
             self._ids[found[1].decode()] = name
             while len(self._ids) > IDS_MAX:
                 self._ids.popitem(last=False)
+
+
+def _early(request: web.Request, body: bytes) -> web.StreamResponse | None:
+    """An answer that may begin while the model wakes, if the client asks for comments."""
+    every = request.headers.get(COMMENTS)
+    if every is None:
+        return None
+    if not every.isdecimal() or int(every) not in COMMENTS_S:
+        raise Problem(400, f"{COMMENTS} is a number of seconds from 1 to {COMMENTS_S[-1]}")
+    if not _wants_stream(body):
+        raise Problem(400, f'{COMMENTS} is for streams: {{"stream": true}} in JSON', param="stream")
+    return web.StreamResponse(headers={"Content-Type": EVENTS, "Cache-Control": "no-store"})
+
+
+def _wants_stream(body: bytes) -> bool:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("stream") is True
+
+
+async def _comment(request: web.Request, early: web.StreamResponse) -> None:
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(int(request.headers[COMMENTS]))
+            await early.prepare(request)
+            await early.write(COMMENT)
+
+
+async def _end(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def _event(text: bytes) -> bytes:
+    return b"data: " + b" ".join(text.splitlines()) + b"\n\n"
 
 
 async def _within(write: Any, transport: asyncio.Transport) -> None:
