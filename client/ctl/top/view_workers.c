@@ -43,17 +43,18 @@ static void session_sum(const json_t *list, const json_t *session, double *ret_b
 	}
 }
 
-/* "llama@v2", "llama@v2 +3" */
+/* "llama@v2", "llama@v2 +3", "llama@v2 (parked)" */
 static void held_text(const json_t *session, char *ret_text, size_t size)
 {
 	const json_t *leases = json_object_get(session, "leases"), *lease = json_array_get(leases, 0);
 	const size_t more = json_array_size(leases) - 1;
+	const char *state = json_is_true(json_object_get(lease, "parked")) ? " (parked)" : "";
 	char raw[600], count[32] = "";
 
 	if (more > 0)
 		snprintf(count, sizeof(count), " +%zu", more);
 	snprintf(raw, sizeof(raw), "%s@%s%s%s", answer_text(lease, "model"), answer_text(lease, "tag"), count,
-		 json_object_get(lease, "revoked_ms") ? " (revoked)" : "");
+		 json_object_get(lease, "revoked_ms") ? " (revoked)" : state);
 	utf8_show(raw, ret_text, size);
 }
 

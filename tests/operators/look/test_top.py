@@ -8,6 +8,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 from own_gpuwmd import BUILD, SOON, wait_for
 
 from conftest import Gpuwmd
+
+ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -43,6 +46,25 @@ def test_text_fits_80_columns(gpuwmd: Gpuwmd, worker: subprocess.Popen[bytes]) -
     assert re.search(r"^[a-z]  m@v1 +current +ready +\S+ MiB +1 ", text, re.M), text
     assert re.search(r"^host +\[[a-z]+\.+\]", text, re.M), text
     assert re.search(r"^mean: attaches \S+/s  p50 \S+ ms  p99 .* refused \S+/s$", text, re.M), text
+
+
+def test_an_engine_that_sleeps_is_parked(gpuwmd: Gpuwmd) -> None:
+    gpuwmd.load("m@v1")
+    code = "import gpuwm; w = gpuwm.attach('m'); w.park(room=0); print('parked'); input()"
+    library = str(BUILD / "lib/libgpuwm-client.so")
+    more = {"PYTHONPATH": str(ROOT / "python"), "GPUWM_LIBRARY": library}
+    with subprocess.Popen(
+        [sys.executable, "-uc", code],
+        env={**gpuwmd.env, **more},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as engine:
+        assert engine.stdout
+        assert engine.stdout.readline() == "parked\n"
+        text = gpuwmd.ctl("top").stdout
+        assert re.search(rf"^ *{engine.pid} +\S+ +python\S* +m@v1 \(parked\) ", text, re.M), text
+        engine.communicate("\n")
 
 
 def test_json_has_all_that_was_told(gpuwmd: Gpuwmd, worker: subprocess.Popen[bytes]) -> None:
