@@ -161,7 +161,7 @@ MAN := $(patsubst docs/man/%.scd,$(BUILD)/man/%, \
 # Plans that gpuwmctl finds beside itself.
 CUTS := $(patsubst client/ctl/%,$(BUILD)/share/gpuwm/%,$(wildcard client/ctl/cuts/*.cut))
 # What other programs read of the exporter.
-MONITORING := exporter/grafana/gpuwm.json exporter/prometheus/gpuwm.rules.yml exporter/prometheus/gpuwm.scrape.yml
+MONITORING := exporter/grafana/gpuwm.json exporter/grafana/gpuwm-serve.json exporter/prometheus/gpuwm.rules.yml exporter/prometheus/gpuwm.scrape.yml
 
 # Where programs find the library besides: in the build, and below any PREFIX.
 RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib' -Wl,-rpath,'$$ORIGIN/../../lib'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ from serving_models import Serve, serving
 
 from gpuwm.serve import __main__ as program
 from gpuwm.serve import models
+from gpuwm.serve.decision import State
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,6 +75,25 @@ def test_the_guide_has_all_keys_and_is_short() -> None:
     told = [key for row in rows for key in re.findall(r"`(\w+)`", row)]
     assert told == [*models.OF_A_MODEL, *models.OF_SERVE]
     assert len(text.splitlines()) <= GUIDE_LINES
+
+
+def test_the_dashboard_asks_for_what_there_is() -> None:
+    """Names of metrics, of their labels, and of states."""
+    panels = json.loads((ROOT / "exporter/grafana/gpuwm-serve.json").read_text())["panels"]
+    asked = " ".join(target["expr"] for panel in panels for target in panel["targets"])
+    with serving({"models": {"a": {}, "b": {}}}, slots=1) as serve:
+        serve.said("a")
+        serve.said("b")
+        text = serve.ask(path="/metrics")[1]
+    names = set(re.findall(r"gpuwm_serve_\w+", asked))
+    assert len(names) > 7
+    told = re.findall(r"^(?:# TYPE )?(gpuwm_serve_\w+)", text, re.MULTILINE)
+    assert names - set(told) == set()
+    for labels in re.findall(r"by \(([\w, ]+)\)", asked):
+        assert all(f'{label}="' in text for label in labels.split(", "))
+    states = re.findall(r'state=~?"([\w |]+)"', asked)
+    shown = {state for each in states for state in each.split("|")}
+    assert shown == {state.value for state in State} - {"ended"}
 
 
 def test_the_man_page_has_all_options(capsys: pytest.CaptureFixture[str]) -> None:
