@@ -5,7 +5,8 @@ answers with its own name once for each token.
 
 What stands in for GPU memory are the locks of the files in `slots`: an engine that is awake has one
 of them, and it is free when the process has ended. `gpuwmd` names a version instead, on which the
-engine has a lease, with `room` bytes besides.
+engine has a lease, with `room` bytes besides. It says that version with each token, and switches to
+another one.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from typing import Any
 from gpuwm.engines import control
 
 BACKLOG = 8  # connections that wait to be accepted; vLLM has 2,048
+ROOM_S = 10  # to wait for it, as engines of vLLM do
 LINE = b'data: {"object": "chat.completion.chunk", "choices": [{"index": 0, %s}]}\n\n'
 
 
 class Engine:
     """how: "token_s" and "wake_s", how long these take, the first of which a request may say too;
     "refuse": what it does not do; "clock": each chunk of a stream has the time when it was sent;
-    "backlog": of connections."""
+    "backlog": of connections; "switch": the errors of its first switches, "" for none."""
 
     def __init__(self, name: str, how: dict[str, Any]) -> None:
         self.name, self.how = name, how
+        self.says = how.get("says", name)
         self.awake = asyncio.Event()
         self.counts = {"begun": 0, "ended": 0, "gone": 0}
         self.slot: Any = None
@@ -44,8 +47,9 @@ class Engine:
             import gpuwm
 
             if self.lease is None:
-                self.lease = gpuwm.attach(self.how["gpuwmd"], room=self.how["room"])
-            self.lease.unpark(10)
+                self.lease = gpuwm.attach(self.how["gpuwmd"])
+            self.lease.unpark(ROOM_S, room=self.how["room"])
+            self.says = str(self.lease.version)
         elif "slots" in self.how and self.slot is None:
             for each in sorted(os.scandir(self.how["slots"]), key=lambda found: found.name):
                 slot = open(each.path)  # noqa: SIM115 (held while it is awake)
@@ -66,6 +70,18 @@ class Engine:
             self.slot.close()
             self.slot = None
 
+    def switch(self, ref: str) -> dict[str, Any]:
+        import gpuwm
+
+        if self.how.get("switch") and (kind := self.how["switch"].pop(0)):
+            return {"error": kind, "message": "as the test wants it"}
+        old, self.lease = self.lease, gpuwm.attach(ref)
+        moved = self.lease.version != old.version
+        old.drop()
+        self.lease.unpark(ROOM_S, room=self.how["room"])
+        self.says = str(self.lease.version)
+        return {"did": moved, "version": self.says, "id": self.lease.version.id}
+
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked = json.loads(await reader.readline())
         did = self.awake.is_set() == (asked["do"] == control.PARK)
@@ -74,8 +90,11 @@ class Engine:
         try:
             if asked["do"] in self.how.get("refuse", ()):
                 raise MemoryError("as the test wants it")
-            (self.give if asked["do"] == control.PARK else self.take)()
-        except MemoryError as error:
+            if asked["do"] == control.SWITCH:
+                answer.update(self.switch(asked["ref"]))
+            else:
+                (self.give if asked["do"] == control.PARK else self.take)()
+        except (MemoryError, TimeoutError) as error:
             answer = {"error": "NoRoom", "message": str(error), "detail": ""}
         writer.write(json.dumps(answer).encode() + b"\n")
         writer.close()
@@ -100,18 +119,20 @@ class Engine:
 
     async def compute(self, asked: dict[str, Any], path: str, writer: asyncio.StreamWriter) -> None:
         self.counts["begun"] += 1
-        words = [f"{self.name} "] * asked.get("max_tokens", 4)
+        count = asked.get("max_tokens", 4)
         is_stream = asked.get("stream", False)
         if is_stream:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-        for word in words:
+        words = []
+        for _ in range(count):
             await self.awake.wait()
             await asyncio.sleep(asked.get("token_s", self.how.get("token_s", 0)))
             if writer.transport.is_closing():
                 self.counts["gone"] += 1
                 return
+            words.append(f"{self.says} ")
             if is_stream:
-                word = f"{time.monotonic_ns()} " if "clock" in self.how else word
+                word = f"{time.monotonic_ns()} " if "clock" in self.how else words[-1]
                 writer.write(LINE % _piece({"content": word}))
         self.counts["ended"] += 1
         calls = [_call(tool) for tool in asked.get("tools", ())[:1]]
@@ -144,7 +165,8 @@ def answer(writer: asyncio.StreamWriter, body: bytes) -> None:
 
 
 async def main(socket: str, name: str, how: dict[str, Any]) -> None:
-    await asyncio.sleep(how.get("start_s", 0))
+    while os.path.exists(how.get("starts_after", "")):
+        await asyncio.sleep(0.01)
     engine = Engine(name, how)
     name = control.socket_name(os.getpid())
     commands = await asyncio.start_unix_server(engine.control, name)

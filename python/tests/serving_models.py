@@ -136,6 +136,11 @@ class Serve:
         """Sends it, and waits for the end; the exit status."""
         assert self._process is not None
         self._process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """For its end; the exit status."""
+        assert self._process is not None
         return self._process.wait(60)
 
     def hang_up(self) -> None:

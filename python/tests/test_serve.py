@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-from conftest import Daemon, eventually
+from conftest import eventually
 from serving_models import AWAKE_GIB, GIB, Serve, command, is_alive, serving
 
-import gpuwm
-from gpuwm.serve import gpuwmd
-
+TAKEOVERS = 3
 FIVE: dict[str, dict[str, Any]] = {"models": {name: {} for name in "abcde"}}
 
 
@@ -167,17 +166,39 @@ def test_engines_go_on_when_it_is_killed_and_are_found_again() -> None:
         assert not is_alive(pid)
 
 
-def test_a_standby_goes_on_with_the_engines() -> None:
+def test_an_engine_that_starts_when_it_is_killed_does_not_stay(tmp_path: pathlib.Path) -> None:
+    """It listens nowhere yet, and would take memory for ever."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    starts = {"how": {"starts_after": str(gate)}, "at_start": True}
+    with serving({"models": {"a": starts}}, slots=1) as serve:
+        eventually(lambda: "a.0 starts" in serve.text())
+        first = serve.engine("a")
+        serve.signal(signal.SIGKILL)
+        assert is_alive(first)
+        serve.start()
+        eventually(lambda: serve.text().count("a.0 starts") == 2)
+        assert not is_alive(first)
+        gate.unlink()
+        assert serve.said("a") == "a " * 4
+
+
+def test_a_standby_goes_on_with_the_engines_within_a_second() -> None:
     with serving({"models": {"a": {}}}) as serve:
         serve.write_port()
         serve.said("a")
         pid = serve.engine("a")
-        second = serve.another("--standby")
-        eventually(lambda: waits_for_a_lock(second.pid))
-        serve.signal(signal.SIGKILL)
-        serve.take(second)
-        assert serve.said("a") == "a " * 4
-        assert serve.engine("a") == pid
+        took = []
+        for _ in range(TAKEOVERS):
+            second = serve.another("--standby")
+            eventually(functools.partial(waits_for_a_lock, second.pid))
+            serve.signal(signal.SIGKILL)
+            began = time.monotonic()
+            serve.take(second)
+            assert serve.said("a") == "a " * 4
+            took.append(time.monotonic() - began)
+            assert serve.engine("a") == pid
+        assert min(took) < 1  # the others, if this machine has much else to do
 
 
 def waits_for_a_lock(pid: int) -> bool:
@@ -233,51 +254,6 @@ def test_only_one_has_the_folder() -> None:
         (serve.folder / "run").chmod(0o755)
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert "others may not enter it" in done.stderr
-
-
-# ---- with gpuwmd ---------------------------------------------------------------------------------
-
-
-def test_engines_take_turns_on_memory_of_gpuwmd(daemon: Daemon) -> None:
-    """Real leases: gpuwmd has room for one of two."""
-    for name in "ab":
-        daemon.load(f"{name}@v1", {"weight": np.ones(1 << 20, np.uint8)})
-    device = "host" if daemon.device == "host" else "0"
-    takes = gpuwmd.budgets(gpuwm.connect(), [device])[device] // 3 * 2
-    models = {
-        name: {
-            "how": {"gpuwmd": f"{name}@v1", "room": takes},
-            "devices": [device],
-            "memory": takes,
-        }
-        for name in "ab"
-    }
-    with serving({"models": models, "devices": {}}) as serve:
-        assert not gpuwmd.decides(gpuwm.connect(), 0.1)
-        for name in "abab":
-            assert serve.said(name) == f"{name} " * 4
-        serve.said("a")
-        rooms = {
-            lease["version"]: lease.get("room", 0)
-            for client in daemon.admin.clients()
-            for lease in client["leases"]
-        }
-        assert sorted(rooms.values()) == [0, takes]
-
-
-def test_what_gpuwmd_has_room_for_is_known(daemon: Daemon) -> None:
-    client, started = gpuwmd.connect()
-    assert not started
-    budgets = gpuwmd.budgets(client, ["host", "7"])
-    assert budgets == {"host": client.devices[0].budget}
-
-
-def test_one_decides_for_each_gpuwmd(daemon: Daemon) -> None:
-    first, second = gpuwm.connect(), gpuwm.connect()
-    assert gpuwmd.decides(first, 0)
-    assert not gpuwmd.decides(second, 0.1)
-    first.close()
-    assert gpuwmd.decides(second, 30)
 
 
 def test_metrics_count_what_happened(two_of_five: Serve) -> None:

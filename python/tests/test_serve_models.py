@@ -70,6 +70,9 @@ def test_defaults_count_for_all_and_a_model_s_own_first(write: Write) -> None:
         ("models = 1", "models is 1: it is a table"),
         ("[models]\na = 1", "models.a is 1: it is a source, or a table"),
         ("[models]\na = {}", "models.a has no source"),
+        ('[models]\na = "llama@prod"', 'the weights with version = "llama@prod"'),
+        ('[models]\na = { version = "llama" }', 'a version of gpuwmd, such as "llama@prod"'),
+        ('[models]\na = { deep_sleep = "1h" }', "models.a.deep_sleep: the keys are source, "),
         ('[models]\n"a b" = "x"', "the name 'a b': letters, digits"),
         ('[models]\na = { engine = "command" }', "models.a has no command"),
         ('[models]\na = { engine = "ollama" }', "one of vllm, sglang, command"),
@@ -137,6 +140,11 @@ def test_commands_of_engines() -> None:
         *("--model-path", "x/a", "--served-model-name", "a", "--host", "127.0.0.1"),
         *("--port", "8", "--config", "/c.yaml", "--load-format", "gpuwm"),
     ]
+    settings = '{"ref": "llama@prod", "mode": "load"}'
+    for engine in ("vllm", "sglang"):
+        attaches = Model("a", source="x/a", version="llama@prod", engine=engine)
+        words = supervisor.command(attaches, place, "8")
+        assert words[-2:] == ["--model-loader-extra-config", settings]
     environment = Model("a", devices=("1", "GPU-7"), environment={"X": "1"})
     assert supervisor.environment_of(environment, "") == {
         "X": "1",

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-import gpuwm
+import gpuwm.vllm
 from gpuwm.engines import __main__ as command
 from gpuwm.engines import control
+from gpuwm.vllm import controlled
 
+from .steps import other
 from .test_switching_requests import TOKENS, Serving, answer_of, until
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's imports warn
@@ -129,6 +131,38 @@ def test_an_engine_that_can_t_park_serves_and_one_that_can_t_wake_sleeps(
         assert (await answer_of(waits)).tokens == short
 
     serving.run(fail())
+
+
+def test_it_switches(serving: Controlled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the routes for development."""
+
+    async def switch() -> None:
+        version = await serving.ask_rank("begin")
+        found = await serving.call(control.switch, "m@other")
+        assert (found["did"], found["id"]) == (True, str(other(version)))
+        assert (await answer_of(await serving.ask(TOKENS))).tokens == [other(version)] * TOKENS
+        await serving.call(control.park)
+        with pytest.raises(gpuwm.Busy, match="could not switch: .*asleep"):
+            await serving.call(control.switch, "m@other")
+        await serving.call(control.wake)
+
+    serving.run(switch())
+
+
+def test_a_switch_that_left_the_engine_paused_takes_over(
+    serving: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    async def paused(client: Any, ref: str, take_over: bool = False) -> gpuwm.vllm.Switched:
+        asked.append((ref, take_over))
+        if not take_over:
+            raise gpuwm.vllm.StillPaused("as the test wants it")
+        return gpuwm.vllm.Switched("m@v2", "2", "m@v1", True, 1, {})
+
+    monkeypatch.setattr(controlled, "switch_async", paused)
+    assert serving.run(serving.call(control.switch, "m@other"))["id"] == "2"
+    assert asked == [("m@other", False), ("m@other", True)]
 
 
 def test_a_paused_engine_is_left_alone(serving: Controlled) -> None:

@@ -1,5 +1,5 @@
-"""Asks an engine that runs to park or to wake: the caller's half. `python -m gpuwm.engines` and
-other programs of the machine use it.
+"""Asks an engine that runs to park, to wake, or to switch to another version: the caller's half.
+`python -m gpuwm.engines` and other programs of the machine use it.
 
 An engine that takes such requests listens at an abstract Unix socket, whose name has the pid of its
 API server (`socket_name`). It does not listen at its port, which clients reach. Both sides accept
@@ -7,7 +7,9 @@ only processes of their own user and of root. A request is a line of JSON, and s
 
     {"do": "park", "mode": "keep", "drain": null}
     {"do": "wake"}
+    {"do": "switch", "ref": "llama@prod"}
     {"seconds": 0.031, "did": true}
+    {"seconds": 0.21, "did": true, "version": "llama@v2", "id": "5445d1e44b81…"}
     {"error": "Busy", "message": …, "detail": …}
 """
 
@@ -27,7 +29,7 @@ from typing import Any
 from .. import errors
 
 KEEP, WAIT, ABORT = MODES = ("keep", "wait", "abort")
-PARK, WAKE = "park", "wake"
+PARK, WAKE, SWITCH = "park", "wake", "switch"
 PATH = "/gpuwm/engine"  # at the engine's port: {"pid": …}
 LINE_MAX = 1 << 16  # bytes of a request or an answer
 # How long requests in flight may take to end, with mode WAIT.
@@ -35,6 +37,8 @@ DRAIN_S = 600.0
 # How long an engine may take besides. It frees a KV cache within milliseconds. When it wakes, its
 # weights may have to be read from a disk, which takes minutes (gpuwm.vllm.sleep_mode.WAKE_S).
 PARK_S, WAKE_S = 60.0, 360.0
+# gpuwm.vllm._switch gives up before, also if it has to resume an engine that did not answer.
+SWITCH_S = 600.0
 ASK_S = 10.0  # for the pid
 
 
@@ -66,6 +70,15 @@ def wake(target: str) -> dict[str, Any]:
     """Wakes an engine, however it fell asleep. Returns and raises as `park`, and NoRoom. After an
     error the engine sleeps, and the call may be repeated."""
     return _ask(target, {"do": WAKE}, WAKE_S)
+
+
+def switch(target: str, ref: str) -> dict[str, Any]:
+    """Moves an engine that is awake to another version of the same layout, as gpuwm.vllm.switch
+    does: requests in flight go on with the new weights.
+
+    Returns `seconds`; `did`: False if it was on that version; `version` and `id` of the one that it
+    is on now. Raises as `park` and gpuwm.vllm.switch."""
+    return _ask(target, {"do": SWITCH, "ref": ref}, SWITCH_S)
 
 
 def socket_name(pid: int) -> str:

@@ -4,11 +4,12 @@ that nobody publishes. A claim ends with its process."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pathlib
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import gpuwm
 
@@ -19,6 +20,8 @@ log: logging.Logger = logging.getLogger("gpuwm.serve")
 CLAIM = "gpuwm-serve@decides"
 START_S = 200.0  # gpuwmctl start itself gives up after 180 s
 STOP_S = 60.0
+OPERATORS = 8  # gpuwmd keeps an eighth of each budget for operators (daemon/base/share.h)
+AGAIN_S = 1.0  # while no gpuwmd answers: the next one starts within a second
 
 
 def connect() -> tuple[gpuwm.Client, bool]:
@@ -55,12 +58,56 @@ def _program() -> str:
 
 
 def budgets(client: gpuwm.Client, devices: Iterable[str]) -> Mapping[str, int]:
-    """What gpuwmd may take of each of these devices: "0" is its first GPU. Those that it does not
+    """What users may take of each of these devices: "0" is its first GPU. Those that it does not
     have are left out."""
     gpus = [device for device in client.devices if device.is_cuda]
     known = {device.id: device.budget for device in client.devices}
     known.update({str(number): device.budget for number, device in enumerate(gpus)})
-    return {device: known[device] for device in devices if device in known}
+    return {
+        device: known[device] - known[device] // OPERATORS for device in devices if device in known
+    }
+
+
+def version_id(client: gpuwm.Client, ref: str) -> str:
+    """Of the version that "model@alias" or "model@tag" names now; "": there is none that is
+    ready."""
+    model, _, name = ref.partition("@")
+    listed = client.list(model)
+    ids = {row["tag"]: row["version"] for row in listed["versions"] if row["state"] == "ready"}
+    for row in listed["aliases"]:
+        if row["alias"] == name and row["version"] in ids.values():
+            return str(row["version"])
+    return str(ids.get(name, ""))
+
+
+async def watch(client: gpuwm.Client) -> AsyncIterator[str]:
+    """Says which alias has moved ("llama@prod"), and "" when anything may have changed: at first,
+    and when another gpuwmd came."""
+    while True:
+        events = client.events()
+        try:
+            await asyncio.to_thread(events.open)
+            yield ""
+            async for event in events:
+                if event.kind == "swapped":
+                    yield f"{event.model}@{event.alias}"
+                elif event.kind in ("lost", "disconnected"):
+                    yield ""
+        except errors.Error as error:
+            log.warning("gpuwmd does not say what happens: %s", error)
+            await asyncio.sleep(AGAIN_S)
+        finally:
+            events.close()
+
+
+def still_decides(client: gpuwm.Client) -> bool:
+    """Whether this process, which has decided, goes on with that. The library takes the claim again
+    from each gpuwmd that comes. If that one had lost all it knew, somebody else may have come
+    first."""
+    try:
+        return decides(client, 0)
+    except errors.Busy:  # this client has claimed it already
+        return True
 
 
 def decides(client: gpuwm.Client, wait: float) -> bool:

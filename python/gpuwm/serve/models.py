@@ -36,6 +36,7 @@ SOCKET_BYTES_MAX = 107  # the kernel's address has no room for a longer path
 # An engine of vLLM that sleeps keeps its CUDA context and graphs: 0.87 GiB on an H200.
 ASLEEP_BYTES = GIB
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,127}")
+VERSION = re.compile(r"[^@]+@[^@]+")
 MARK_DIGITS = 8  # of a socket's name: a model has a handful of command lines in its life
 DEVICE = "0"  # the first GPU, as CUDA_VISIBLE_DEVICES numbers them
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -46,7 +47,11 @@ BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": GIB, "TiB": 1 << 40}
 class Model:
     """What stands of a model in models.toml. Times are in seconds, memory in bytes.
 
-    - source: a folder, a model of the Hugging Face hub, or a version of gpuwmd ("llama@prod").
+    - source: a folder, or a model of the Hugging Face hub.
+    - version: of gpuwmd, whose weights an engine takes ("llama@prod"). "": what it makes itself, or
+      another engine made, of source.
+    - pinned: the id of the version with which its engines have to start anew, since those that run
+      can't switch to it. No key: gpuwm-serve sets it.
     - command: of the engine "command"; it may have {socket}, {port}, {key}, {source} and {name}.
     - health: the path at which the engine answers 200 when it serves.
     - parks: it listens for gpuwm.engines park and wake. What doesn't is ended instead.
@@ -64,6 +69,8 @@ class Model:
 
     name: str
     source: str = ""
+    version: str = ""
+    pinned: str = ""
     engine: str = VLLM
     command: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
@@ -118,6 +125,7 @@ class Config:
     - body_bytes: of a request at most.
     - connections: of clients at most.
     - log_requests: a line for each request.
+    - ids: of the versions that models name, as they were when it was read.
     """
 
     models: Mapping[str, Model]
@@ -128,6 +136,7 @@ class Config:
     body_bytes: int = 64 << 20
     connections: int = 8192
     log_requests: bool = False
+    ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def runtime_folder(self) -> pathlib.Path:
         if self.folder is not None:
@@ -189,6 +198,12 @@ def _devices(value: Any) -> tuple[str, ...]:
     raise _Wrong('a device such as "0", or a list of different ones')
 
 
+def _version(value: Any) -> str:
+    if isinstance(value, str) and VERSION.fullmatch(value):
+        return value
+    raise _Wrong('a version of gpuwmd, such as "llama@prod"')
+
+
 def _environment(value: Any) -> Mapping[str, str]:
     if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
         return dict(value)
@@ -229,6 +244,7 @@ def _connections(value: Any) -> int:
 Reader = Callable[[Any], Any]
 OF_A_MODEL: Mapping[str, Reader] = {
     "source": _text,
+    "version": _version,
     "engine": _engine,
     "command": _texts,
     "arguments": _texts,
@@ -340,8 +356,15 @@ def _model(where: str, name: str, value: Any, defaults: Mapping[str, Any]) -> Mo
     engine = found.get("engine", VLLM)
     if engine == COMMAND and not found.get("command"):
         raise errors.Invalid(f"{where}: {at} has no command", 'command = ["program", "{socket}"]')
-    if engine != COMMAND and not found.get("source"):
-        raise errors.Invalid(f"{where}: {at} has no source", "a folder, ORG/NAME or model@alias")
+    source = found.get("source", "")
+    if engine != COMMAND and not source:
+        raise errors.Invalid(f"{where}: {at} has no source", "a folder, or ORG/NAME")
+    if engine != COMMAND and "@" in source and not source.startswith((".", "/")):
+        raise errors.Invalid(
+            f"{where}: {at}.source is {source!r}",
+            "an engine reads its configuration and tokenizer from a folder or the hub: name that "
+            f'with source, and the weights with version = "{source}"',
+        )
     if not found.get("min_awake", Model.min_awake) + found.get("drain", Model.drain):
         raise errors.Invalid(
             f"{where}: {at} has min_awake = 0 and drain = 0",
@@ -425,7 +448,9 @@ def place(folder: pathlib.Path, model: Model, number: int) -> Place:
 def mark(model: Model) -> str:
     """Differs if engines are to be started otherwise: by another command, or on other devices."""
     what = (model.engine, model.source, model.command, model.arguments, model.devices, model.parks)
-    text = repr((what, sorted(model.environment.items()), model.engines))
+    text = repr(
+        (what, sorted(model.environment.items()), model.engines, model.version, model.pinned)
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:MARK_DIGITS]
 
 

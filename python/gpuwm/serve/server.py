@@ -79,7 +79,9 @@ class Start:
         if self.gpuwmd is not None:
             missing = _devices(config) - config.budgets.keys()
             budgets = {**gpuwmd.budgets(self.gpuwmd.client, missing), **config.budgets}
-            config = dataclasses.replace(config, budgets=budgets)
+            names = {model.version for model in config.models.values()} - {""}
+            ids = {name: gpuwmd.version_id(self.gpuwmd.client, name) for name in names}
+            config = dataclasses.replace(config, budgets=budgets, ids=ids)
         return models.complete(config)
 
     def again(self) -> Config:
@@ -100,7 +102,9 @@ class Start:
 
 def _needs_gpuwmd(config: Config) -> bool:
     missing = _devices(config) - config.budgets.keys()
-    return bool(missing) or any(model.engine != models.COMMAND for model in config.models.values())
+    return bool(missing) or any(
+        model.version or model.engine != models.COMMAND for model in config.models.values()
+    )
 
 
 def _devices(config: Config) -> set[str]:
@@ -112,6 +116,11 @@ def problems(config: Config) -> list[str]:
     never = decision.never_fits(config.models.values(), config.budgets)
     return [
         *models.problems(config),
+        *(
+            f"models.{model.name}: gpuwmd has no version {model.version} that is ready"
+            for model in config.models.values()
+            if model.version and not config.ids.get(model.version)
+        ),
         *_files_missing(config),
         *(f"models.{name}: {why}" for name, why in never.items()),
     ]
@@ -168,7 +177,6 @@ async def _run(start: Start, folder: pathlib.Path) -> None:
     metrics, config = Metrics(), start.config
     turns = Turns(config, lambda model, on_lost: Group(model, folder, on_lost), metrics)
     metrics.watch(turns)
-    end_strays(folder, {path for m in config.models.values() for path in models.sockets(folder, m)})
     proxy, stopped = Proxy(turns, metrics), asyncio.Event()
     commands = Commands(proxy, start.again)
     loop = asyncio.get_running_loop()
@@ -176,15 +184,39 @@ async def _run(start: Start, folder: pathlib.Path) -> None:
         loop.add_signal_handler(number, stopped.set)
     loop.add_signal_handler(signal.SIGHUP, commands.begin_reload)
     async with _listening(proxy, commands, config, folder) as port:
-        running = asyncio.create_task(turns.run())
         log.info("gpuwm-serve listens at %s:%d", config.listen[0], port)
-        stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+        calls = (stopped.wait(), _take_turns(turns, config, folder), _follow(start, turns))
+        tasks = [asyncio.create_task(call) for call in calls]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
     await turns.end()
+    for task in done:
+        task.result()
+
+
+async def _take_turns(turns: Turns, config: Config, folder: pathlib.Path) -> None:
+    known = {path for m in config.models.values() for path in models.sockets(folder, m)}
+    await asyncio.to_thread(end_strays, folder, known)
+    await turns.run()
+
+
+async def _follow(start: Start, turns: Turns) -> None:
+    """Follows what happens at gpuwmd, until it is cancelled. Raises Busy if this process decides no
+    longer."""
+    if start.gpuwmd is None:
+        await asyncio.Event().wait()
+        return
+    client = start.gpuwmd.client
+    async for moved in gpuwmd.watch(client):
+        if not moved and not await asyncio.to_thread(gpuwmd.still_decides, client):
+            raise errors.Busy(
+                "another gpuwm-serve decides for this gpuwmd since that was started anew",
+                "engines that this one has started end",
+            )
+        for name in turns.versions() & {moved} if moved else turns.versions():
+            turns.moved(name, await asyncio.to_thread(gpuwmd.version_id, client, name))
 
 
 @contextlib.contextmanager

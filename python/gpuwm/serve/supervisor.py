@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import json
 import logging
 import os
 import pathlib
@@ -20,6 +21,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -60,6 +62,7 @@ class Engine:
         self.model: Model = model
         self.number: int = number
         self.in_flight = 0
+        self.version_id = ""  # that it is on; "": nobody has asked since it started
         self.place: models.Place = models.place(folder, model, number)
         self.headers: Mapping[str, str] = {}
         self.url: str = "http://engine"
@@ -127,6 +130,7 @@ class Engine:
             with open(self.place.config, "w", opener=_private) as config:
                 config.write(f"api-key: {key}\n")
         environment = {**os.environ, **environment_of(self.model, key)}
+        environment[SOCKET] = str(self.place.socket)
         with open(self.place.log, "ab", opener=_private) as file:
             try:
                 return subprocess.Popen(
@@ -212,6 +216,7 @@ class Engine:
         self._pid, self._child = pid, child
         self._pidfd = os.pidfd_open(pid)
         self._asked_to_end = False
+        self.version_id = ""
         self._ended.clear()
         asyncio.get_running_loop().add_reader(self._pidfd, self._note_exit)
 
@@ -261,6 +266,14 @@ class Engine:
     async def wake(self) -> None:
         await asyncio.to_thread(control.wake, str(self._pid))
 
+    async def switch(self) -> None:
+        """Moves it to the version that the model's alias names now. Raises the errors of
+        gpuwm.engines.control.switch."""
+        found = await asyncio.to_thread(control.switch, str(self._pid), self.model.version)
+        self.version_id = str(found["id"])
+        if found["did"]:
+            log.info("%s is on %s now, after %.3f s", self, found["version"], found["seconds"])
+
 
 _tasks: set[asyncio.Future[None]] = set()  # the loop keeps no reference to them
 
@@ -297,6 +310,8 @@ class Group:
             Engine(model, number, folder, lambda engine: on_lost(self))
             for number in range(model.engines)
         ]
+        self.wanted = ""  # the id of the version that the model's alias names; "": it has none
+        self._one = asyncio.Lock()  # a switch ends before a sleep begins
 
     def can_serve(self, model: Model) -> bool:
         """Whether these engines are those that the model would start: only the rest of what
@@ -328,13 +343,27 @@ class Group:
 
     async def wake(self) -> None:
         """Starts those that don't run, and wakes all. If one fails, none is awake."""
-        try:
-            await _all(engine.start() for engine in self.engines)
-            if self.model.parks:
-                await _all(engine.wake() for engine in self.engines)
-        except BaseException:
-            await self._give_up()
-            raise
+        async with self._one:
+            try:
+                await _all(engine.start() for engine in self.engines)
+                if self.model.parks:
+                    await _all(engine.wake() for engine in self.engines)
+            except BaseException:
+                await self._give_up()
+                raise
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether engines may be on another version than the one that is wanted."""
+        return bool(self.wanted) and any(each.version_id != self.wanted for each in self.engines)
+
+    async def switch(self) -> None:
+        """Moves all engines to what the model's alias names. They have to be awake. Raises
+        Unsupported if they are of a kind that can't, and the first error of the engines."""
+        async with self._one:
+            if not self.model.parks:
+                raise errors.Unsupported(f"engines of {self.model.name} can't switch")
+            await _all(each.switch() for each in self.engines if each.is_running)
 
     async def _give_up(self) -> None:
         """After a wake that failed: what runs sleeps, or ends if it can't."""
@@ -350,14 +379,15 @@ class Group:
 
     async def sleep(self) -> None:
         """Parks all, with the requests that they have, or ends them. If one can't park, all end."""
-        try:
-            if not self.model.parks:
-                raise errors.Unsupported("it does not park")
-            await _all(engine.park() for engine in self.engines)
-        except errors.Error as error:
-            if self.model.parks:
-                log.error("%s can't park and ends: %s", self.model.name, error)
-            await self.end()
+        async with self._one:
+            try:
+                if not self.model.parks:
+                    raise errors.Unsupported("it does not park")
+                await _all(engine.park() for engine in self.engines)
+            except errors.Error as error:
+                if self.model.parks:
+                    log.error("%s can't park and ends: %s", self.model.name, error)
+                await self.end()
 
     async def end(self) -> None:
         await asyncio.gather(*(engine.end() for engine in self.engines))
@@ -378,7 +408,7 @@ def command(model: Model, place: models.Place, port: str) -> list[str]:
     """The command line of an engine. It has no key: everybody on the machine can read it."""
     if model.engine == models.COMMAND:
         given = {"socket": str(place.socket), "port": port}
-        given.update(source=model.source, name=model.name)
+        given.update(source=model.source, name=model.name, version=model.version)
         words = list(model.command)
         for name, value in given.items():
             words = [word.replace(f"{{{name}}}", value) for word in words]
@@ -389,12 +419,22 @@ def command(model: Model, place: models.Place, port: str) -> list[str]:
         if model.parks:
             words += ["--worker-cls", "gpuwm.vllm.Worker", "--enable-sleep-mode"]
             words += ["--middleware", "gpuwm.vllm.Control"]
-        return [*words, *model.arguments]
+        return [*words, *_weights(model), *model.arguments]
     words = [sys.executable, "-m", "sglang.launch_server", "--model-path", model.source]
     words += ["--served-model-name", model.name, "--host", "127.0.0.1", "--port", port]
-    return [*words, "--config", str(place.config), "--load-format", "gpuwm", *model.arguments]
+    words += ["--config", str(place.config), "--load-format", "gpuwm"]
+    return [*words, *_weights(model), *model.arguments]
 
 
+def _weights(model: Model) -> list[str]:
+    """Which version an engine attaches to."""
+    if not model.version:
+        return []
+    settings = {"ref": model.version, "mode": "load"}
+    return ["--model-loader-extra-config", json.dumps(settings)]
+
+
+SOCKET = "GPUWM_SERVE_SOCKET"  # the variable that says whose engine a process belongs to
 KEY = "GPUWM_SERVE_KEY"  # the variable by which an engine at a port gets its key
 
 
@@ -438,12 +478,42 @@ def listener(path: pathlib.Path) -> int:
 
 
 def end_strays(folder: pathlib.Path, known: Collection[pathlib.Path]) -> None:
-    """Ends the engines in the folder that no model of models.toml has any more."""
+    """Ends the engines of this folder that nobody can find any more, and returns when they have
+    ended: those that listen at none of the known sockets. models.toml has them no longer, or they
+    were still starting when an earlier gpuwm-serve was killed."""
+    kept = {pid for path in known if (pid := listener(path))}
+    strays = _groups(folder) - {_group(pid) for pid in kept}
+    for number, seconds in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
+        end = time.monotonic() + seconds
+        for group in strays:
+            log.info("process group %d is an engine that nobody asks: it ends", group)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+        while strays and time.monotonic() < end:
+            time.sleep(LOOK_S)
+            strays &= _groups(folder)
     for path in folder.glob("*.sock"):
         if path not in known:
-            pid = listener(path)
-            if pid:
-                log.info("%s is none of models.toml: its engine (pid %d) ends", path.name, pid)
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGTERM)
             path.unlink(missing_ok=True)
+
+
+def _groups(folder: pathlib.Path) -> set[int]:
+    """The process groups of all engines of this folder. What a process was started with, the kernel
+    says."""
+    begin = f"{SOCKET}={folder}/".encode()
+    found = set()
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with contextlib.suppress(OSError):  # it is another user's, or has ended
+                variables = (process / "environ").read_bytes().split(b"\0")
+                if any(each.startswith(begin) for each in variables):
+                    found.add(_group(int(process.name)))
+    return found - {0}
+
+
+def _group(pid: int) -> int:
+    """0: there is no such process."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0

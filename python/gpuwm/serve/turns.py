@@ -30,6 +30,14 @@ log: logging.Logger = logging.getLogger("gpuwm.serve")
 
 # Before a model that failed is tried again: at once, and then after twice as long each time.
 PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+# What a switch may meet, and not again soon after.
+MAY_PASS = (
+    *(errors.Unreachable, errors.TimedOut, errors.Busy, errors.Disconnected),
+    *(errors.Draining, errors.Quota, errors.NoRoom),
+)
+SWITCH_AGAIN_S = 5.0
+# Nobody could serve this version, so the engine goes on with the one that it has.
+STAYS = (errors.NotFound, errors.Damaged, errors.Refused)
 STEADY_S = 120.0  # a failure so long after the one before counts as the first
 
 
@@ -101,6 +109,7 @@ class Turns:
         self._changed = asyncio.Event()
         self._moves: set[asyncio.Task[None]] = set()
         self._in_the_way: set[tuple[str, str]] = set()
+        self._pinned: dict[str, str] = {}  # ids of versions, by the names of models
         self.config = config
         self.reload(config)
 
@@ -115,13 +124,15 @@ class Turns:
         has ended, and end then."""
         self.config = config
         there, self._lines = self._all(), {}
-        for model in config.models.values():
+        for given in config.models.values():
+            model = dataclasses.replace(given, pinned=self._pinned.get(given.name, ""))
             line = next((each for each in there if each.group.can_serve(model)), None)
             if line is None:
                 line = _Line(self._make(model, self.lost))
             else:
                 there.remove(line)
             self._take(line, model)
+            self.moved(model.version, config.ids.get(model.version, ""))
         for line in there:
             self._retire(line)
         self._leaving = there
@@ -298,6 +309,9 @@ class Turns:
 
     def _move(self, line: _Line, state: State, call: Coroutine[None, None, None]) -> None:
         self._turn(line, state)
+        self._start(call)
+
+    def _start(self, call: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(call)
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)
@@ -322,6 +336,8 @@ class Turns:
         except Exception as error:
             self._fail(line, str(error))
             return
+        if line.group.is_behind and line.group.model.parks:
+            await self._switch(line)
         seconds = time.monotonic() - began
         log.info("%s is awake after %.3f s", line.standing.model.name, seconds)
         self._observer.moved(line.name, "wake", seconds)
@@ -351,6 +367,45 @@ class Turns:
         await line.group.end()
         self._turn(line, State.ENDED)
         self._look()
+
+    # ---- versions ----
+
+    def versions(self) -> set[str]:
+        """Those of gpuwmd that models name."""
+        return {line.group.model.version for line in self._lines.values()} - {""}
+
+    def moved(self, ref: str, version: str) -> None:
+        """The name stands for the version with this id now. Engines that are awake go there, and
+        others when they wake."""
+        for line in self._lines.values():
+            if not version or line.group.model.version != ref or line.group.wanted == version:
+                continue
+            line.group.wanted = version
+            if line.standing.state in (State.AWAKE, State.DRAINING):
+                self._begin_switch(line)
+
+    def _begin_switch(self, line: _Line) -> None:
+        if line.group.is_behind and line.standing.state in (State.AWAKE, State.DRAINING):
+            self._start(self._switch(line))
+
+    async def _switch(self, line: _Line) -> None:
+        """Requests go on meanwhile. Where only other engines could, these take their place."""
+        group = line.group
+        try:
+            await group.switch()
+        except MAY_PASS as error:
+            log.warning("%s switches later: %s", line.name, error)
+            asyncio.get_running_loop().call_later(SWITCH_AGAIN_S, self._begin_switch, line)
+        except (errors.Mismatch, errors.Unsupported, errors.NoDevice) as error:
+            log.warning("%s needs new engines for %s: %s", line.name, group.model.version, error)
+            if line in self._lines.values():
+                self._pinned[line.name] = group.wanted
+                self.reload(self.config)
+        except STAYS as error:
+            log.error("%s keeps its version: %s", line.name, error)
+        except errors.Error as error:
+            log.error("%s could not switch, and its engines end: %s", line.name, error)
+            self.lost(group)
 
     # ---- failures ----
 

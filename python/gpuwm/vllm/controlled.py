@@ -1,4 +1,4 @@
-"""Lets an operator park and wake a server of vLLM, without vLLM's routes for development.
+"""Lets an operator park, wake and switch a server of vLLM, without vLLM's routes for development.
 
     vllm serve MODEL … --enable-sleep-mode --middleware gpuwm.vllm.Control
     python -m gpuwm.engines park http://localhost:8000
@@ -23,6 +23,7 @@ from typing import Any
 from .. import errors
 from ..engines import control
 from . import wanted
+from ._switch import StillPaused, switch_async
 from .gate import App, Receive, Scope, Send, ask_ranks, respond
 
 log: logging.Logger = logging.getLogger("vllm.gpuwm")
@@ -119,6 +120,9 @@ class Control:
                 raise errors.Busy("another park or wake of this engine has not ended", "wait")
             async with self._one:
                 begin = time.monotonic()
+                if request["do"] == control.SWITCH:
+                    found = await _switch(client, request["ref"])
+                    return {"seconds": time.monotonic() - begin, **found}
                 did = await _do(client, request)
                 if self._idle is not None:
                     self._idle.parked = False  # from now on it is the operator's
@@ -130,6 +134,14 @@ class Control:
                 "message": getattr(error, "message", f"{type(error).__name__}: {error}"),
                 "detail": getattr(error, "detail", "the engine's log says why"),
             }
+
+
+async def _switch(client: Any, ref: str) -> dict[str, Any]:
+    try:
+        found = await switch_async(client, ref)
+    except StillPaused:
+        found = await switch_async(client, ref, take_over=True)
+    return {"did": found.moved, "version": found.version, "id": found.id}
 
 
 async def _do(client: Any, request: dict[str, Any]) -> bool:
