@@ -237,6 +237,11 @@ class Daemon:
         program = f"{os.environ['GPUWM_BUILD']}/bin/gpuwm-keeper"
         return program, "--restart-delay", "0", "--runtime-dir", str(self.folder), "--"
 
+    def child(self) -> int:
+        """The pid of the gpuwmd that the keeper has started last."""
+        children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return max(map(int, children))
+
     def restart(self) -> None:
         """kill -9 of a gpuwmd with a keeper; returns when the next one answers."""
         killed = self.admin.status()["pid"]
