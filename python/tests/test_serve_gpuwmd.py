@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import pathlib
 import signal
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Daemon, eventually, running
-from serving_models import is_alive, serving
+from serving_models import ENGINE, is_alive, serving
 
 import gpuwm
 from gpuwm.serve import gpuwmd
@@ -198,3 +200,20 @@ def test_it_ends_when_a_gpuwmd_that_has_lost_all_lets_another_one_decide() -> No
             assert serve.wait() == 1
             assert not is_alive(pid)
             assert "another gpuwm-serve decides for this gpuwmd since" in serve.text()
+
+
+def test_routes_for_operators_are_nobody_else_s(
+    daemon: Daemon, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vllm = tmp_path / "vllm"
+    vllm.write_text(f"#!/bin/sh\nexec {sys.executable} {ENGINE} $6 $4 '{{}}'\n")
+    vllm.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    device = "host" if daemon.device == "host" else "0"
+    made = {"engine": "vllm", "source": "x/a", "command": [], "devices": [device]}
+    with serving({"models": {"a": made}}) as serve:
+        assert serve.said("a") == "a " * 4
+        assert serve.ask({"model": "a"}, "/tokenize")[0] == 200
+        for path in ("/collective_rpc", "/%73leep", "/v1/load_lora_adapter", "/v1/../sleep"):
+            status, found = serve.ask({"model": "a"}, path)
+            assert (status, found["error"]["code"]) == (404, None), path

@@ -25,7 +25,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from .metrics import CONTENT_TYPE, Metrics
-from .models import Config
+from .models import COMMAND, Config
 from .supervisor import Engine
 from .turns import NotServed, Turns
 
@@ -55,6 +55,14 @@ ID_BYTES = 4096  # of an answer, in which its id stands
 RESPONSE_ID = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,200})"')
 EVENTS = "text/event-stream"
 MODELS = "/v1/models"
+# Of vLLM and SGLang, besides those below /v1: all others are for operators.
+PATHS = frozenset(
+    (
+        *("/tokenize", "/detokenize", "/rerank", "/v2/rerank", "/score", "/classify", "/pooling"),
+        *("/generate", "/invocations"),
+    )
+)
+NO_PATHS = frozenset(("/v1/load_lora_adapter", "/v1/unload_lora_adapter"))
 RESPONSES = re.compile(r"/v1/responses/([^/]+)(?:/.*)?")
 MODEL_BYTES_MAX = 1024  # of the name in a form
 
@@ -194,6 +202,8 @@ class Proxy:
         body = await self._body(request)
         name = await self._name(request, body)
         self.known(name)
+        if not passes(self.config.models[name].engine, request.path):
+            raise Problem(404, f"gpuwm-serve passes no requests for {request.path}")
         request["model"] = name
         early, answer = _early(request, body), None
         try:
@@ -389,6 +399,16 @@ async def _within(write: Any, transport: asyncio.Transport) -> None:
 
 def not_served(error: NotServed) -> Problem:
     return Problem(503, str(error), "no_room", retry_after=error.retry_after)
+
+
+def passes(engine: str, path: str) -> bool:
+    """Whether a path is one for clients. vLLM and SGLang have routes with which an operator changes
+    weights, sleeps and calls any method; who has a command of his own says himself what it has."""
+    if engine == COMMAND:
+        return True
+    path = path.rstrip("/")
+    below = path.startswith("/v1/") and ".." not in path.split("/")
+    return path in PATHS or (below and path not in NO_PATHS)
 
 
 def _too_large(most: int) -> Problem:
