@@ -25,6 +25,7 @@ from gpuwm.vllm import differences, refusals, settings
 from gpuwm.vllm.kv import settings as kv_settings
 
 ENGINES = ROOT / "docs" / "engines.md"
+OF_ENGINES = ENGINES.with_suffix("")  # its further pages
 README_LINES = 130  # what an engineer reads in five minutes
 # The bundle for GPU machines has the README only.
 with_docs = pytest.mark.skipif(not ENGINES.exists(), reason="docs/ is not here")
@@ -60,7 +61,7 @@ def test_links_lead_somewhere(path: pathlib.Path) -> None:
 
 @with_docs
 def test_options_of_the_kv_connector() -> None:
-    text = section(ENGINES, "KV caches that move between engines")
+    text = section(OF_ENGINES / "kv.md", "KV caches that move between engines")
     assert first_cells(text) == list(kv_settings.CHECKS)
 
 
@@ -127,7 +128,7 @@ def test_readme_leads_to_every_guide() -> None:
 
 GUIDE_LINES = 400  # what one reads at a sitting
 # Tables to look something up in, and what is written down for later.
-NO_GUIDES = ("benchmarks/", "engines.md", "models.md")
+NO_GUIDES = ("benchmarks/", "models.md")
 
 
 @with_docs
@@ -184,7 +185,7 @@ def test_all_that_is_refused_is_there() -> None:
 
 @with_docs
 def test_sglang_s_options_and_refusals_are_there() -> None:
-    told = section(ENGINES, "SGLang")
+    told = section(OF_ENGINES / "sglang.md", "SGLang")
     source = pathlib.Path(sglang_refusals.__file__).read_text()
     flags = set(re.findall(r"--[a-z-]+", source)) - {"--quantization", "--load-format"}
     flags -= {"--speculative-draft-load-format"}
@@ -276,7 +277,8 @@ def test_what_a_mismatch_says() -> None:
 @with_docs
 @by_torch
 def test_the_module_image_example_works_as_pasted(daemon: Daemon) -> None:
-    found = re.search(r"```python\n(.*?)```", section(ENGINES, "Any torch.nn.Module"), re.DOTALL)
+    told = section(OF_ENGINES / "modules.md", "Any torch.nn.Module")
+    found = re.search(r"```python\n(.*?)```", told, re.DOTALL)
     assert found
 
     def make() -> nn.Module:

@@ -170,7 +170,7 @@ def install() -> None:
             f"{importlib.metadata.version('sglang')} from writing into shared weights: "
             + "; ".join(problems),
             "start the engine with --load-format auto, or with a release of SGLang that gpuwm's "
-            "docs/engines.md lists",
+            "docs/engines/releases.md lists",
         )
     for path, guarded in GUARDED.items():
         owner = pkgutil.resolve_name(path)

@@ -31,7 +31,7 @@ def load_config(original: Callable[..., None], config: Any) -> None:
             f"load format gpuwm has no loader in SGLang {importlib.metadata.version('sglang')}: "
             f"gpuwm's hook on {_GET_MODEL_LOADER} is not in place. SGLang's log says why",
             "start the engine with --load-format auto, or with a release of SGLang that gpuwm's "
-            "docs/engines.md lists",
+            "docs/engines/releases.md lists",
         )
     refusals.check_load_config(config)
     config.load_format = "auto"

@@ -6,7 +6,7 @@
 - `arguments` has the arguments of a release, and the plugins' lists of them.
 - `facts` is all of that for one release, as it is committed in the folder `facts`.
 - `problems` says what of the plugins does not fit the facts.
-- `table` makes the table of releases in docs/engines.md.
+- `table` makes the table of releases in docs/engines/releases.md.
 
 Nothing here imports an engine, torch or gpuwm.
 """

@@ -3,7 +3,7 @@
     scripts/engines                    today's release: reads its wheel again, and compares
     scripts/engines read RELEASE...    writes the facts of releases, and says what does not fit
     scripts/engines check              says what does not fit the releases whose facts are committed
-    scripts/engines table              writes the tables of docs/engines.md
+    scripts/engines table              writes the tables of docs/engines/releases.md
 
 RELEASE: vllm==0.33.0, sglang==0.5.23, a file .whl, or "all", which are all whose facts are
 committed. No engine is installed or run. Of a wheel only texts are kept, in build/engines.

@@ -1,5 +1,5 @@
-"""The tables of releases in docs/engines.md: what works, from the facts and the plugins' own
-rules."""
+"""The tables of releases in docs/engines/releases.md: what works, from the facts and the plugins'
+own rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .plugin import Plugin
 from .problems import Problem
 from .wheels import ROOT
 
-DOCUMENT = ROOT / "docs" / "engines.md"
+DOCUMENT = ROOT / "docs" / "engines" / "releases.md"
 BEGIN, END = "<!-- begin: scripts/engines table -->\n", "<!-- end: scripts/engines table -->\n"
 TITLES = {"vllm": "vLLM", "sglang": "SGLang"}
 # What ran on a GPU, with figures in docs/benchmarks.md. No program can know that.
