@@ -210,6 +210,26 @@ Test(keeper_inbox, a_folder_that_a_killed_keeper_left_is_removed)
 	cr_expect_eq(rmdir(place), 0);
 }
 
+/* Who may write into the place could else have a keeper remove files elsewhere. */
+Test(keeper_inbox, a_link_that_has_the_name_of_a_left_folder_is_not_followed)
+{
+	char place[] = "/tmp/gpuwm-inbox-XXXXXX", elsewhere[64], inner[80], link[64],
+	     maker[LEFTOVER_MAKER_BYTES];
+	struct stat st;
+
+	cr_assert(mkdtemp(place));
+	leftover_maker_write(maker);
+	snprintf(strrchr(maker, '-'), 8, "-12345"); /* its pid belongs to another process by now */
+	snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", place);
+	snprintf(inner, sizeof(inner), "%s/keeper", elsewhere);
+	snprintf(link, sizeof(link), "%s/gpuwm-keeper-link", place);
+	cr_assert_eq(mkdir(elsewhere, 0700) | symlink(maker, inner) | symlink(elsewhere, link), 0);
+	cr_assert_eq(inbox_open(&inbox, place), 0);
+	inbox_close(&inbox);
+	cr_expect_eq(lstat(inner, &st), 0);
+	cr_expect_eq(unlink(inner) | unlink(link) | rmdir(elsewhere) | rmdir(place), 0);
+}
+
 /* Of one that was killed before it made the link. One that is new may be about to make it. */
 Test(keeper_inbox, a_folder_without_its_link_is_removed_when_it_is_old)
 {

@@ -5,11 +5,13 @@
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -146,6 +148,24 @@ Test(keeper_take_over, an_old_keeper_that_hands_nothing_over_is_given_up)
 	take_over_socket_close(&sock);
 	store_clear(&store);
 	close(listener);
+	cr_assert(unlink(path) == 0 && unlink(lock) == 0 && rmdir(dir) == 0);
+}
+
+Test(keeper_take_over, a_socket_that_is_closed_leaves_its_lock_to_the_next_keeper)
+{
+	char dir[] = "/tmp/gpuwm-take-over-XXXXXX", path[64], lock[80];
+	struct take_over_socket sock;
+	int peer, next;
+
+	cr_assert(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/sock", dir);
+	snprintf(lock, sizeof(lock), "%s.lock", path);
+	cr_assert_eq(take_over_socket_find(&sock, path, &peer), 0);
+	next = open(lock, O_RDWR | O_CLOEXEC);
+	cr_expect_lt(flock(next, LOCK_EX | LOCK_NB), 0);
+	take_over_socket_close(&sock);
+	cr_expect_eq(flock(next, LOCK_EX | LOCK_NB), 0);
+	close(next);
 	cr_assert(unlink(path) == 0 && unlink(lock) == 0 && rmdir(dir) == 0);
 }
 
