@@ -62,8 +62,8 @@ class Start:
         """words: models.toml, or names of models. Raises Invalid, Unreachable."""
         self._words, self._listen = words, listen
         config = self._read()
-        self.gpuwmd = Gpuwmd(*gpuwmd.connect()) if _needs_gpuwmd(config) else None
-        self.config = self._complete(config)
+        self.gpuwmd: Gpuwmd | None = Gpuwmd(*gpuwmd.connect()) if _needs_gpuwmd(config) else None
+        self.config: Config = self._complete(config)
 
     def _read(self) -> Config:
         words = self._words

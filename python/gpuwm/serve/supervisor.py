@@ -62,7 +62,7 @@ class Engine:
         self.model: Model = model
         self.number: int = number
         self.in_flight = 0
-        self.version_id = ""  # that it is on; "": nobody has asked since it started
+        self.version_id: str = ""  # that it is on; "": nobody has asked since it started
         self.place: models.Place = models.place(folder, model, number)
         self.headers: Mapping[str, str] = {}
         self.url: str = "http://engine"
@@ -305,7 +305,7 @@ class Group:
     """The engines of a model. on_lost: is called when one of them has ended by itself."""
 
     def __init__(self, model: Model, folder: pathlib.Path, on_lost: OnLost) -> None:
-        self.model = model
+        self.model: Model = model
         self.engines: list[Engine] = [
             Engine(model, number, folder, lambda engine: on_lost(self))
             for number in range(model.engines)

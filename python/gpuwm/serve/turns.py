@@ -110,7 +110,7 @@ class Turns:
         self._moves: set[asyncio.Task[None]] = set()
         self._in_the_way: set[tuple[str, str]] = set()
         self._pinned: dict[str, str] = {}  # ids of versions, by the names of models
-        self.config = config
+        self.config: Config = config
         self.reload(config)
 
     # ---- which models there are ----
