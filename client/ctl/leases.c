@@ -51,6 +51,8 @@ static const char *lease_state(const json_t *lease, const char *key, char text[C
 	(void)text;
 	if (json_object_get(lease, "waiting_ms"))
 		return "waiting";
+	if (json_object_get(lease, "missing"))
+		return "parked, may map it";
 	if (json_is_true(json_object_get(lease, "parked")))
 		return "parked";
 	if (!json_object_get(lease, key))

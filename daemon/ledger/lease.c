@@ -112,6 +112,7 @@ void lease_unpark(struct registry *registry, struct lease *lease)
 {
 	renumber(registry, lease, ++registry->lease_last_id);
 	lease->parked = false;
+	lease->missing = 0;
 	lease->version->parked_count--;
 	awake_note(&registry->awake, lease);
 }

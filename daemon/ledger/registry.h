@@ -195,6 +195,8 @@ struct lease {
 	struct quota_charge charge;
 	struct ipc_copy *copy; /* whose handles it hands over; NULL: it hands over the version's descriptors */
 	struct lease_room *room; /* what the holder takes on the device besides the version; NULL: nothing */
+	uint64_t
+		missing; /* bytes that its device lacks since the version left it, while the lease was parked; 0: none */
 	uint64_t parked_as; /* the number that it had when it was parked last; 0: it never was */
 	const struct peer *peer; /* the holder's process (net/peer.h); NULL: nobody knows */
 	struct awake_entry *awake; /* where it is noted that it is awake (awake.h); NULL: nowhere */

@@ -2,6 +2,7 @@
 #include "../../base/clock.h"
 #include "../config/roots.h"
 #include "../work/loaders/loader.h"
+#include "../work/tiers/departures.h"
 #include "../ledger/closing.h"
 #include "../work/versions/sharing.h"
 #include "../work/jobs/copies.h"
@@ -44,6 +45,7 @@ static int take_devices(struct server *server, const struct device_found *found,
 
 	for (uint32_t i = 0; r == 0 && i < count; i++)
 		r = take_device(server, &found[i], error);
+	departures_reported(&server->work);
 	return r;
 }
 

@@ -321,6 +321,7 @@ static void put_lease(struct message_writer *w, const struct lease *lease)
 			       .transport = lease->copy ? TRANSPORT_CUDA_IPC : NULL,
 			       .room = lease_room_bytes(lease),
 			       .waiting_ms = waiting_ms ? &waiting_ms : NULL,
+			       .missing = lease->missing ? &lease->missing : NULL,
 		       });
 }
 

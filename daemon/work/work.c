@@ -2,6 +2,7 @@
 
 #include "versions/claims.h"
 #include "jobs/copies.h"
+#include "tiers/departures.h"
 #include "tiers/host_copies.h"
 #include "tiers/tiers.h"
 #include "jobs/job.h"
@@ -25,9 +26,10 @@ static const struct job_actions *const job_actions[JOB_KINDS] = {
 
 int work_init(struct work *work)
 {
-	uv_timer_t *const timers[] = {&work->claims_timer, &work->force_timer,   &work->failed_timer,
-				      &work->cache_timer,  &work->idle_timer,    &work->recent_timer,
-				      &work->copies_timer, &work->unparks_timer, &work->moves_timer};
+	uv_timer_t *const timers[] = {&work->claims_timer,    &work->force_timer,   &work->failed_timer,
+				      &work->cache_timer,     &work->idle_timer,    &work->recent_timer,
+				      &work->copies_timer,    &work->unparks_timer, &work->moves_timer,
+				      &work->departures_timer};
 
 	job_table_init(&work->jobs, job_actions);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
@@ -46,6 +48,7 @@ int work_init(struct work *work)
 void work_close(struct work *work)
 {
 	mourning_end(work);
+	departures_clear(work);
 	regions_close(work);
 	region_watches_end(work);
 	work->revoked = revoked_table_free(work->revoked);
@@ -60,6 +63,7 @@ void work_close(struct work *work)
 	uv_close((uv_handle_t *)&work->recent_timer, NULL);
 	uv_close((uv_handle_t *)&work->copies_timer, NULL);
 	uv_close((uv_handle_t *)&work->unparks_timer, NULL);
+	uv_close((uv_handle_t *)&work->departures_timer, NULL);
 	uv_close((uv_handle_t *)&work->moves_timer, NULL);
 	uv_close((uv_handle_t *)&work->again, NULL);
 }

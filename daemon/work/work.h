@@ -76,12 +76,16 @@ struct work {
 	struct unpark *
 		unparks; /* leases that wait to be awake, in the order in which they asked (work/versions/unparks.h) */
 	uint64_t unpark_count;
+	struct departure *departures; /* a list: what leaves GPUs (work/tiers/departures.h) */
+	struct tier_move
+		*departing; /* a list: moves whose memory is not closed before it is known what is free */
+	uint64_t departing_until_ms; /* steady: when it is closed all the same */
 	uint64_t promotions; /* how many have begun, which numbers them */
 	tiers_room_fn *make_room; /* NULL: nobody makes room for promotions */
 	work_heal_fn *heal; /* NULL: nothing heals */
 	struct restore restore; /* of what was resident before the start (work/tiers/restore.h) */
 	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.c */
-	uv_timer_t unparks_timer;
+	uv_timer_t unparks_timer, departures_timer;
 	uv_timer_t
 		moves_timer; /* a move that others wait for may have become silent (work/tiers/tiers_share.c) */
 	bool draining; /* no new leases, publishes, loads */

@@ -256,6 +256,7 @@ static const struct record_field lease_told_rows[] = {
 	FIELD_TEXT_MAYBE(struct lease_told, transport, TRANSPORT_BYTES_MAX),
 	FIELD_U64_OR(struct lease_told, room, 0, UINT64_MAX),
 	FIELD_U64_MAYBE(struct lease_told, waiting_ms),
+	FIELD_U64_MAYBE(struct lease_told, missing),
 };
 const struct record lease_told_record = {RECORD(struct lease_told, lease_told_rows)};
 

@@ -202,6 +202,7 @@ struct lease_told {
 	const char *transport; /* NULL: TRANSPORT_FD */
 	uint64_t room; /* bytes that the holder takes on the device besides the version */
 	const uint64_t *waiting_ms; /* since when it waits to be awake */
+	const uint64_t *missing; /* bytes that the device did not get back when the version left it */
 };
 struct claim_told {
 	const char *model, *tag;

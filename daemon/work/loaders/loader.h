@@ -44,6 +44,8 @@ uint64_t loader_pool_passing(const struct loader_pool *pool, const struct device
 uint64_t loader_pool_count(const struct loader_pool *pool);
 /* Returns whether a loader stands by. */
 bool loader_pool_standby(const struct loader_pool *pool);
+/* Returns whether loader_pool_report has whom to ask, or a loader starts, which reports by itself. */
+bool loader_pool_may_report(const struct loader_pool *pool);
 /* Returns the pid of the loader that gets the next job, as the loader says it; 0: none stands by. */
 uint64_t loader_pool_standby_pid(const struct loader_pool *pool);
 /* Returns why the last loader could not be started, or NULL. */

@@ -41,6 +41,11 @@ bool loader_pool_standby(const struct loader_pool *pool)
 	return loader_pool_spare(pool) != NULL;
 }
 
+bool loader_pool_may_report(const struct loader_pool *pool)
+{
+	return pool && (loader_pool_spare(pool) || loader_pool_in_state(pool, LOADER_STARTING) > 0);
+}
+
 uint64_t loader_pid(const struct loader *l)
 {
 	return (uint64_t)l->pid;

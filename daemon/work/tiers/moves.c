@@ -20,6 +20,8 @@ struct tier_move *move_new(struct work *work, struct version *version, enum tier
 	move->part_count = parts;
 	if (!move->memory || !move->failure)
 		return move_free(move);
+	for (uint32_t i = 0; i < parts; i++)
+		move->parts[i].move = move;
 	move->work = work;
 	move->version = version;
 	move->from = version->tier;

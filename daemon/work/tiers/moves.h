@@ -3,6 +3,7 @@
 #define GPUWM_DAEMON_MOVES_H
 
 #include "../../ledger/relocation.h"
+#include "departures.h"
 #include "tiers.h"
 
 /* Of the text that says why a version moves. */
@@ -20,6 +21,10 @@ enum move_state {
 struct move_part {
 	struct job *job; /* NULL: none, or it has ended */
 	bool arrived; /* a loader has handed the new memory over, or has compared the files */
+	struct tier_move *move;
+	struct device
+		*leaves; /* the GPU whose free bytes are to grow when it is closed (departures.h); NULL: none */
+	uint64_t bytes; /* by as much */
 };
 
 struct tier_move {
@@ -43,6 +48,7 @@ struct tier_move {
 	bool not_removed; /* the service manager did not confirm that descriptors left the store */
 	uint32_t left; /* in MOVE_LEAVES: parts that are being closed */
 	struct relocated *memory; /* one for each part of the version */
+	departures_then_fn *then; /* while departures_await has it */
 	struct tier_move *next;
 	uint32_t part_count;
 	struct move_part parts[];

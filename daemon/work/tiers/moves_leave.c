@@ -17,9 +17,11 @@ void moves_give_fds(struct tier_move *move, bool stored)
 
 static void on_part_closed(void *data)
 {
-	struct tier_move *move = data;
+	struct move_part *part = data;
+	struct tier_move *move = part->move;
 	struct work *work = move->work;
 
+	departures_closed(part);
 	work_later(work, LATER_ROOM);
 	work_later(work, LATER_REPORT);
 	if (--move->left > 0)
@@ -55,7 +57,7 @@ void move_close_parts(struct tier_move *move)
 
 		memory->segments = NULL;
 		memory->count = 0;
-		closing_part(move->work->loop, &closed, NULL, on_part_closed, move);
+		closing_part(move->work->loop, &closed, NULL, on_part_closed, &move->parts[i]);
 	}
 }
 
@@ -71,7 +73,7 @@ static void on_removed(void *data, const struct error *error)
 			  error->message, error->detail);
 		move->not_removed = true;
 	}
-	move_close_parts(move);
+	departures_await(move, move_close_parts);
 }
 
 static uint64_t list_old(struct tier_move *move)
@@ -98,6 +100,7 @@ void move_leave(struct tier_move *move)
 	struct registry *registry = move->work->ledger->registry;
 	struct store_batch *removal = move->removal;
 
+	departures_begin(move);
 	moves_give_fds(move, false);
 	move->fds = list_old(move);
 	registry_adopt_fds(registry, move->fds);
