@@ -165,6 +165,7 @@ def answer(writer: asyncio.StreamWriter, body: bytes) -> None:
 
 
 async def main(socket: str, name: str, how: dict[str, Any]) -> None:
+    await asyncio.sleep(how.get("start_s", 0))
     while os.path.exists(how.get("starts_after", "")):
         await asyncio.sleep(0.01)
     engine = Engine(name, how)
