@@ -291,7 +291,7 @@ const struct config_key config_keys[] = {
 	 "versions of one model on its devices at a time; gpuwmd demotes the least recently used one", NULL,
 	 .offset = 0},
 	{MODEL_SECTION, "host_copy", NULL, "WHEN",
-	 "on-demote (a version that comes from host memory keeps its copy there while there is room) or no",
+	 "yes (gpuwmd makes a copy of each version), on-demote (a version that comes from host memory keeps its copy there) or no",
 	 NULL, .offset = 0},
 	{MODEL_SECTION, "evict", NULL, "TIER",
 	 "host or files: where versions may be demoted to make room for others, and \"host own\" for versions of the same owner only; by default never",

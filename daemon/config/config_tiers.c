@@ -183,14 +183,22 @@ static int set_evict(struct rule_tiers *tiers, const char *section, const char *
 
 static int set_host_copy(struct rule_tiers *tiers, const char *section, const char *value, struct error *error)
 {
+	static const char *const words[] = {
+		[HOST_COPY_ON_DEMOTE] = "on-demote", [HOST_COPY_YES] = "yes", [HOST_COPY_NO] = "no"};
+
 	if (tiers->host_copy_said)
 		return error_set(error, -EINVAL, "leave one of them out", "[%s] has host_copy twice", section);
 	tiers->host_copy_said = true;
-	tiers->no_host_copy = strcmp(value, "no") == 0;
-	if (tiers->no_host_copy || strcmp(value, "on-demote") == 0)
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (strcmp(value, words[i]) != 0)
+			continue;
+		tiers->host_copy = (enum host_copy)i;
 		return 0;
-	return error_set(error, -EINVAL, "on-demote: a version that was in host memory keeps its copy there",
-			 "[%s] host_copy = %.256s: is neither on-demote nor no", section, value);
+	}
+	return error_set(
+		error, -EINVAL,
+		"yes: gpuwmd makes a copy of each version; on-demote: what was in host memory keeps its copy there",
+		"[%s] host_copy = %.256s: is neither yes nor on-demote nor no", section, value);
 }
 
 int config_set_rule_tiers(struct rule *rule, const char *section, const char *key, const char *value,

@@ -99,6 +99,15 @@ bool rules_limit_residents(const struct rules *rules)
 	return i < rules->count;
 }
 
+bool rules_make_host_copies(const struct rules *rules)
+{
+	size_t i = 0;
+
+	while (i < rules->count && rules->list[i]->tiers.host_copy != HOST_COPY_YES)
+		i++;
+	return i < rules->count;
+}
+
 static int compare_groups(const void *a, const void *b)
 {
 	const gid_t x = *(const gid_t *)a, y = *(const gid_t *)b;

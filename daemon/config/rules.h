@@ -22,13 +22,20 @@ struct principal {
 	uint32_t id;
 };
 
+/* When versions of a section's models have host copies. */
+enum host_copy {
+	HOST_COPY_ON_DEMOTE, /* a version that comes from host memory keeps its copy there */
+	HOST_COPY_YES, /* the same, and gpuwmd makes a copy of each version in the background */
+	HOST_COPY_NO, /* a version that comes onto its devices leaves nothing in host memory */
+};
+
 /* What a section says about the memory of its models' versions. Zeroed: they stay where they are. */
 struct rule_tiers {
 	uint64_t idle_s[TIERS]; /* 0: the section does not have this tier in `idle` */
 	uint64_t max_resident; /* versions of one model that may be resident at a time; 0: any number */
 	enum tier evict; /* where a version may go to make room; ON_DEVICE: it may not go */
 	bool evict_said; /* the section has the key `evict` */
-	bool no_host_copy; /* a version that comes onto its devices leaves nothing in host memory */
+	enum host_copy host_copy;
 	bool host_copy_said; /* the section has the key `host_copy` */
 	bool evict_own; /* only to make room for its own owner */
 };
@@ -66,6 +73,8 @@ int rules_match(const struct rules *rules, const char *model);
 uint64_t rules_shortest_idle_s(const struct rules *rules);
 /* Returns whether a section has `max_resident`. */
 bool rules_limit_residents(const struct rules *rules);
+/* Returns whether a section has `host_copy = yes`. */
+bool rules_make_host_copies(const struct rules *rules);
 
 /* In which sections a peer is named: a bit for each position. */
 struct rules_named {

@@ -54,6 +54,11 @@ bool version_may_lie_on(const struct version *version, enum tier tier)
 
 /* ---- who may go ---- */
 
+bool version_is_busy(const struct version *version)
+{
+	return version->copying ? version->readers > 1 : version->move || version->readers > 0;
+}
+
 uint64_t version_recent_until(const struct version *version, uint64_t now_ms, uint64_t min_resident_ms)
 {
 	const uint64_t until = version->resident_ms + min_resident_ms;
@@ -77,8 +82,8 @@ static enum eviction_stay eviction_judge(const struct version *version, const st
 		return STAYS_LEASED;
 	if (version->pin_count > 0)
 		return STAYS_PINNED;
-	if (version == wish->except || version->state != VERSION_READY || version->readers > 0 ||
-	    version->tainted || version->move || version_is_nameless(version) || version->cache.cached)
+	if (version == wish->except || version->state != VERSION_READY || version_is_busy(version) ||
+	    version->tainted || version_is_nameless(version) || version->cache.cached)
 		return STAYS_BUSY;
 	if (!wish->may_go(wish->data, version, ret_to) || *ret_to <= version->tier ||
 	    (tier_has_memory(*ret_to) && !version_may_lie_on(version, *ret_to)))

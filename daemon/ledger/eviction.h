@@ -74,6 +74,8 @@ bool version_may_lie_on(const struct version *version, enum tier tier);
 /* Returns when the version will have been resident for min_resident_ms; 0: it has been by now. All are milliseconds, times since 1970. */
 uint64_t version_recent_until(const struct version *version, uint64_t now_ms, uint64_t min_resident_ms);
 
+/* Returns whether a job or a move keeps the version where it is. One that makes its host copy does not. */
+bool version_is_busy(const struct version *version);
 /* Returns the bytes that would come free on the device if this version left it: segments that others hold stay. */
 uint64_t eviction_bytes(const struct version *version, const struct device *device);
 

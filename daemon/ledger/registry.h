@@ -155,6 +155,9 @@ struct version {
 		resident_ms; /* since 1970: when it last came onto its devices; 0: not since the start of gpuwmd */
 	bool restores; /* it was resident before all memory was lost, and gpuwmd is to promote it */
 	bool restore_failed; /* it could not, and does not try again by itself before its next start */
+	bool copying; /* of the moves: one makes its host copy, which keeps nobody from moving it */
+	uint64_t
+		copy_again_ms; /* since 1970: its last host copy could not be made, and gpuwmd makes none before */
 	uint64_t
 		demote_again_ms; /* since 1970: its last demotion failed, and gpuwmd tries no other one by itself before */
 	/* Leases up to this one ended before the version was demoted. They are not resumed: their memory is not the version's any

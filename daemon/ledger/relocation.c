@@ -303,9 +303,10 @@ static void take_spares(struct registry *registry, struct replica *replica, stru
 }
 
 /* The other way round. */
-static void keep_spares(struct registry *registry, struct replica *replica, struct relocated *part)
+static void keep_spares(struct registry *registry, struct replica *replica, struct device *on,
+			struct relocated *part)
 {
-	replica->spares_on = replica->lies_on;
+	replica->spares_on = on;
 	replica->spares = part->segments;
 	replica->spare_count = part->count;
 	registry->counts.host_copies++;
@@ -342,7 +343,7 @@ static void relocate(struct version *version, struct replica *replica, struct re
 	part->segments = old;
 	part->count = old_count;
 	if (part->keeps_copy)
-		keep_spares(version->model->registry, replica, part);
+		keep_spares(version->model->registry, replica, replica->lies_on, part);
 	replica->lies_on = part->onto;
 }
 
@@ -377,6 +378,18 @@ bool version_has_whole_copy(const struct version *version)
 			return false;
 	}
 	return version->replica_count > 0;
+}
+
+void version_add_host_copy(struct version *version, struct relocated *parts)
+{
+	for (uint32_t i = 0; i < version->replica_count; i++) {
+		if (!parts[i].moves || parts[i].from_copy)
+			continue;
+		hold_new(version, &parts[i]);
+		keep_spares(version->model->registry, &version->replicas[i], parts[i].onto, &parts[i]);
+		parts[i].moves = false;
+	}
+	forget_told(version);
 }
 
 void version_take_host_copy(struct version *version, struct relocated *parts)

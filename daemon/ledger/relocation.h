@@ -63,6 +63,8 @@ void version_uncharge_fds(struct version *version, uint64_t less);
 void version_relocate(struct version *version, enum tier to, struct relocated *parts);
 /* Returns whether all parts of the version have host copies. */
 bool version_has_whole_copy(const struct version *version);
+/* The new memory in `parts`, which has an entry for each part of the version and is host memory, becomes the version's host copy. */
+void version_add_host_copy(struct version *version, struct relocated *parts);
 /* The version no longer has its host copy: what becomes of it goes into `parts`, which has a zeroed entry for each part. */
 void version_take_host_copy(struct version *version, struct relocated *parts);
 /* Gives the version this description, which the version owns from then on. Frees the one that the version had. */

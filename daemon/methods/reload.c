@@ -104,6 +104,7 @@ static void put_in_force(struct server *server, const struct config *fresh)
 	work_later(&server->work, LATER_RESIDENTS);
 	work_later(&server->work, LATER_UNPARKS); /* a budget may have grown */
 	work_later(&server->work, LATER_HOST_COPIES);
+	work_later(&server->work, LATER_TURN); /* host copies may be wanted now */
 	idle_arm(&server->work);
 	/* Rules may let them have now what is there. */
 	waiters_wake(&server->clients, WAIT_READY, NULL);

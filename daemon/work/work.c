@@ -26,10 +26,10 @@ static const struct job_actions *const job_actions[JOB_KINDS] = {
 
 int work_init(struct work *work)
 {
-	uv_timer_t *const timers[] = {&work->claims_timer,    &work->force_timer,   &work->failed_timer,
-				      &work->cache_timer,     &work->idle_timer,    &work->recent_timer,
-				      &work->copies_timer,    &work->unparks_timer, &work->moves_timer,
-				      &work->departures_timer};
+	uv_timer_t *const timers[] = {&work->claims_timer,     &work->force_timer,      &work->failed_timer,
+				      &work->cache_timer,      &work->idle_timer,       &work->recent_timer,
+				      &work->copies_timer,     &work->unparks_timer,    &work->moves_timer,
+				      &work->departures_timer, &work->host_copies_timer};
 
 	job_table_init(&work->jobs, job_actions);
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
@@ -65,6 +65,7 @@ void work_close(struct work *work)
 	uv_close((uv_handle_t *)&work->unparks_timer, NULL);
 	uv_close((uv_handle_t *)&work->departures_timer, NULL);
 	uv_close((uv_handle_t *)&work->moves_timer, NULL);
+	uv_close((uv_handle_t *)&work->host_copies_timer, NULL);
 	uv_close((uv_handle_t *)&work->again, NULL);
 }
 
@@ -112,6 +113,7 @@ void work_settle(struct work *work)
 		loader_pool_report(work->loaders);
 	work_done(work, LATER_CANCELS);
 	work_done(work, LATER_REPORT);
+	host_copies_make(work);
 	if (work_is_due(work, LATER_TURN)) {
 		loader_pool_turn(work->loaders);
 		work_done(work, LATER_TURN); /* what the turn itself marks needs no turn of its own */

@@ -86,6 +86,7 @@ struct work {
 	struct restore restore; /* of what was resident before the start (work/tiers/restore.h) */
 	uv_timer_t idle_timer, recent_timer; /* work/tiers/evictions.c */
 	uv_timer_t unparks_timer, departures_timer;
+	uv_timer_t host_copies_timer; /* a host copy that could not be made is tried again */
 	uv_timer_t
 		moves_timer; /* a move that others wait for may have become silent (work/tiers/tiers_share.c) */
 	bool draining; /* no new leases, publishes, loads */

@@ -107,6 +107,47 @@ FAKECUDA_TEST(host_copies, a_rule_turns_them_off,
 	cr_assert(!has_copy(d, "v1"));
 }
 
+#define COPIES_TEST(name)                                                                                      \
+	FAKECUDA_TEST(host_copies, name,                                                                       \
+		      gpuwmd_start("--set", "model.1.match=*", "--set", "model.1.host_copy=yes", NULL),        \
+		      gpuwmd_stop_empty)
+
+COPIES_TEST(a_rule_makes_them_beforehand)
+{
+	struct process worker;
+	uint64_t used;
+
+	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	worker = worker_start(d, "m@v1", 1);
+	used = device_used(d);
+	cr_assert(EVENTUALLY(SOON_MS, has_copy(d, "v1")));
+	cr_assert_eq(host_used(d), used);
+	process_tell(&worker, 'd');
+	process_finish(&worker);
+	demote_at_once(d, "m@v1", "v1");
+	OK(gpuwm_promote_wait(d, "m@v1"));
+	worker_reads(d, "m@v1", 1);
+	cr_assert(has_copy(d, "v1"));
+	DROP(d, "m@v1");
+}
+
+/* A copy takes the place of no other one. */
+FAKECUDA_TEST(host_copies, the_ones_that_are_there_stay_when_room_is_short,
+	      gpuwmd_start("--set", "budget.host=100M", "--set", "model.1.match=*", "--set",
+			   "model.1.host_copy=yes", NULL),
+	      gpuwmd_stop_empty)
+{
+	load_version(d, checkpoint_write(d, "v1", LARGE(1)), "m@v1");
+	cr_assert(EVENTUALLY(SOON_MS, has_copy(d, "v1")));
+	load_version(d, checkpoint_write(d, "v2", LARGE(2)), "m@v2");
+	CTL_IS(0, "verify", "m@v2", "--wait");
+	cr_assert(has_copy(d, "v1") && !has_copy(d, "v2"));
+	DROP(d, "m@v1");
+	cr_assert(EVENTUALLY(SOON_MS, has_copy(d, "v2")));
+	CTL_IS(0, "verify", "m@v2", "--wait");
+	DROP(d, "m@v2");
+}
+
 /* ---- room --------------------------------------------------------------- */
 
 /* Host memory has room for one version of 64 MiB, and an eighth besides. */

@@ -76,15 +76,19 @@ Test(config_tiers, max_resident_is_a_number_of_versions)
 	expect_error(set("model.2", "max_resident", "1000000"), "is no number from 1");
 }
 
-Test(config_tiers, host_copy_says_whether_copies_stay)
+Test(config_tiers, host_copy_says_when_there_are_copies)
 {
 	cr_expect_eq(set("model.1", "host_copy", "no"), 0);
-	cr_expect(tiers_of(0)->no_host_copy);
+	cr_expect_eq(tiers_of(0)->host_copy, HOST_COPY_NO);
+	cr_expect_not(rules_make_host_copies(&config.rules));
 	cr_expect_eq(set("model.2", "host_copy", "on-demote"), 0);
-	cr_expect(!tiers_of(1)->no_host_copy);
+	cr_expect_eq(tiers_of(1)->host_copy, HOST_COPY_ON_DEMOTE);
+	cr_expect_eq(set("model.4", "host_copy", "yes"), 0);
+	cr_expect_eq(tiers_of(2)->host_copy, HOST_COPY_YES);
+	cr_expect(rules_make_host_copies(&config.rules));
 	expect_error(set("model.1", "host_copy", "on-demote"), "host_copy twice");
 	expect_error(set("model.3", "host_copy", "never"),
-		     "[model.3] host_copy = never: is neither on-demote nor no");
+		     "[model.3] host_copy = never: is neither yes nor on-demote nor no");
 }
 
 Test(config_tiers, evict_names_a_tier_and_perhaps_the_owner)

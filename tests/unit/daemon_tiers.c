@@ -56,32 +56,9 @@ static void next_loader(void)
 
 /* ---- the loader's part ---- */
 
-/* Hands over so many segments of this size. Returns the code of the answer. */
 static int moved(uint32_t count, uint64_t bytes)
 {
-	int fds[PACKET_FDS_MAX];
-	struct message_writer w;
-
-	begin_request(&w, 3, "loader_moved");
-	message_put_u64(&w, "rank", 0);
-	message_put_text(&w, "device", DEVICE_HOST);
-	message_begin_array(&w, "segments");
-	for (uint32_t i = 0; i < count; i++) {
-		fds[i] = memfd_create("segment", MFD_CLOEXEC);
-		message_begin_map(&w, NULL);
-		message_put_u64(&w, "fd", i);
-		message_put_u64(&w, "bytes", bytes);
-		message_end(&w);
-	}
-	message_end(&w);
-	message_end(&w);
-	cr_assert_eq(message_finish(&w), 0);
-	cr_assert_eq(packet_send(loader, w.buffer.data, w.buffer.size, fds, count), 0);
-	message_writer_clear(&w);
-	for (uint32_t i = 0; i < count; i++)
-		close(fds[i]);
-	TURN_UNTIL(comes(loader) && message.type == MESSAGE_RESPONSE);
-	return message.error.code;
+	return loader_moves(loader, count, bytes);
 }
 
 static void get_job(void)

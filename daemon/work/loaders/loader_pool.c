@@ -161,11 +161,13 @@ static void scrub_turn(struct loader_pool *pool, struct loader *spare)
 	uint64_t loaders = work->config->loaders;
 	struct job *job = NULL;
 
-	if (is_short(pool, spare))
+	if (is_short(pool, spare)) {
 		scrub_give_way(work->scrub);
-	else if (spare &&
-		 (loaders == 1 || loader_pool_count(pool) - loader_pool_in_state(pool, LOADER_WARM) < loaders))
+		moves_give_way(work);
+	} else if (spare && (loaders == 1 ||
+			     loader_pool_count(pool) - loader_pool_in_state(pool, LOADER_WARM) < loaders)) {
 		job = scrub_next(work->scrub);
+	}
 	if (job)
 		loader_assign(spare, job);
 }

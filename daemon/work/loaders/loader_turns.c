@@ -55,7 +55,7 @@ static bool is_operators_load(const struct job *job)
 	return job->kind == JOB_LOAD && job_is_operators(job);
 }
 
-/* Demotions go first if somebody waits for room: a load before them would wait for it too. Operators' loads go next, by age.
+/* Host copies that are made in the background go last. Demotions go first if somebody waits for room: a load before them would wait for it too. Operators' loads go next, by age.
  * Then moves that operators or their rules asked for, by age. Of all other jobs, that of the user who was served longest ago goes first:
  * a user with many parts, or one who demotes and promotes versions all the time, does not keep loaders from a user who comes later
  * with one part. */
@@ -63,6 +63,8 @@ static bool goes_before(const struct loader_pool *pool, const struct job *job, c
 {
 	const struct work *work = pool->work;
 
+	if (job_makes_copy(job) || job_makes_copy(other))
+		return !job_makes_copy(job);
 	if ((work->clients->waiters[WAIT_ROOM] || moves_await_room(work, NULL)) &&
 	    (job_makes_room(job) || job_makes_room(other)))
 		return !job_makes_room(other);

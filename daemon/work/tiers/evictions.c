@@ -133,6 +133,8 @@ static bool evict(struct work *work, struct version *version, enum tier to, cons
 		metrics_count(work->net->metrics, METRIC_EVICTIONS, 1);
 		return true;
 	}
+	if (version->copying) /* this ends first, and then who needs the room looks again */
+		return true;
 	log_info("%s@%s is not demoted: %s", model_name(version->model), version->tag, ret_why->message);
 	version->demote_again_ms = now + DEMOTE_AGAIN_MS;
 	return false;
@@ -266,8 +268,8 @@ int evictions_foresee(const struct work *work, const struct tiers_need *need,
 
 static bool may_leave(const struct version *version, enum tier to, uint64_t now)
 {
-	return version_is_resident(version) && !version->move && version_awake_leases(version) == 0 &&
-	       version->pin_count == 0 && version->readers == 0 && !version->tainted &&
+	return version_is_resident(version) && !version_is_busy(version) &&
+	       version_awake_leases(version) == 0 && version->pin_count == 0 && !version->tainted &&
 	       !version->cache.cached && version->demote_again_ms <= now && version_may_lie_on(version, to);
 }
 

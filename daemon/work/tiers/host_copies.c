@@ -17,7 +17,8 @@ bool host_copies_keep(const struct work *work, const struct version *version)
 {
 	const struct rule *rule = access_rule(work->clients, version->model);
 
-	return !work->draining && version->state == VERSION_READY && !(rule && rule->tiers.no_host_copy);
+	return !work->draining && version->state == VERSION_READY &&
+	       !(rule && rule->tiers.host_copy == HOST_COPY_NO);
 }
 
 static bool has_copies(const struct work *work)
@@ -143,6 +144,24 @@ bool host_copies_give_way(struct work *work, const struct device *device, uint64
 	return lacking(work, device, bytes) == 0 && room_being_freed(work, device) > 0;
 }
 
+/* ---- room ---- */
+
+static bool store_is_short(const struct work *work, uint64_t more)
+{
+	const struct registry *registry = work->ledger->registry;
+	const uint64_t most = registry_fds_max(registry);
+
+	return registry_fds(registry) + more > most - most / HOST_COPIES_LEAVE;
+}
+
+bool host_copies_fit(const struct work *work, uint64_t bytes, uint64_t fds)
+{
+	const struct device *host = device_find(&work->ledger->devices, DEVICE_HOST);
+
+	return host && budget_left(host) >= bytes + host->budget / HOST_COPIES_LEAVE &&
+	       !store_is_short(work, fds);
+}
+
 /* ---- before the loop sleeps ---- */
 
 static bool is_damaged(const struct version *version)
@@ -169,14 +188,6 @@ static void drop_all_wrong(struct work *work)
 	}
 }
 
-static bool store_is_short(const struct work *work)
-{
-	const struct registry *registry = work->ledger->registry;
-	const uint64_t most = registry_fds_max(registry);
-
-	return registry_fds(registry) > most - most / HOST_COPIES_LEAVE;
-}
-
 void host_copies_settle(struct work *work)
 {
 	const struct device *host = device_find(&work->ledger->devices, DEVICE_HOST);
@@ -190,7 +201,7 @@ void host_copies_settle(struct work *work)
 	if (host && lacking(work, host, host->budget / HOST_COPIES_LEAVE) > 0)
 		host_copies_drop_for(work, host, host->budget / HOST_COPIES_LEAVE);
 	/* What leaves the store is counted there until it has: one at a time. */
-	oldest = store_is_short(work) ? oldest_copy(work) : NULL;
+	oldest = store_is_short(work, 0) ? oldest_copy(work) : NULL;
 	if (oldest)
 		host_copy_drop(work, oldest);
 }

@@ -26,7 +26,14 @@ bool job_makes_room(const struct job *job)
 {
 	const struct tier_move *move = job_move_of(job);
 
-	return move && move->to > move->from;
+	return move && move->to > move->from && !move->copies;
+}
+
+bool job_makes_copy(const struct job *job)
+{
+	const struct tier_move *move = job_move_of(job);
+
+	return move && move->copies;
 }
 
 void job_move_forget(struct job *job)

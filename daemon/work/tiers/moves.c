@@ -42,7 +42,8 @@ void move_list(struct tier_move *move)
 		link = &(*link)->next;
 	*link = move;
 	version->move = move;
-	version->moving_to = move->describes ? version->tier : move->to;
+	version->moving_to = move->describes || move->copies ? version->tier : move->to;
+	version->copying = move->copies;
 	version->readers++;
 }
 
@@ -55,6 +56,7 @@ void move_unlist(struct tier_move *move)
 	*link = move->next;
 	move->next = NULL;
 	move->version->move = NULL;
+	move->version->copying = false;
 	move->version->moving_to = move->version->tier;
 	move->version->readers--;
 }
@@ -152,6 +154,19 @@ void moves_stop_demotion(struct work *work, const struct version *version, const
 	error_set(&why, -ECANCELED, NULL, "%s needs %s@%s on its devices", who, model_name(version->model),
 		  version->tag);
 	moves_stop(work, version, &why);
+}
+
+void moves_give_way(struct work *work)
+{
+	struct tier_move *move = work->moves;
+	struct error why;
+
+	while (move && !move->copies)
+		move = move->next;
+	if (!move)
+		return;
+	error_set(&why, -ECANCELED, NULL, "it gives way to other jobs");
+	moves_stop(work, move->version, &why);
 }
 
 static bool move_awaits_room(const struct tier_move *move, const struct device *device)

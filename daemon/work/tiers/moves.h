@@ -33,6 +33,7 @@ struct tier_move {
 	char name[2 * NAME_BYTES_MAX + 2]; /* model@tag */
 	enum tier from, to;
 	struct description *describes; /* not NULL: the move only compares these files with the memory */
+	bool copies; /* a demotion to host whose version stays: the new memory becomes its host copy */
 	struct tiers_who who;
 	bool by_attach; /* a promotion that a user's attach began */
 	char reason[MOVE_REASON_BYTES + 1];
@@ -83,11 +84,16 @@ void moves_stop(struct work *work, const struct version *version, const struct e
 /* Ends the version's move as moves_stop does if it is a demotion, because `who` needs the version on its devices. */
 void moves_stop_demotion(struct work *work, const struct version *version, const char *who);
 
+/* Ends the move that makes a host copy, if there is one: others need its loader. */
+void moves_give_way(struct work *work);
+
 /* ---- the job of a part: job_move.c ---- */
 
 /* Returns the move that the job belongs to. NULL: none, or it has ended. */
 struct tier_move *job_move_of(const struct job *job);
 /* Returns whether the job takes memory from a version, so that others may get it. */
 bool job_makes_room(const struct job *job);
+/* Returns whether the job makes a host copy in the background. */
+bool job_makes_copy(const struct job *job);
 
 #endif

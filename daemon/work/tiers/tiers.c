@@ -42,6 +42,8 @@ static int is_moving(const struct version *version, struct error *error)
 			 (unsigned long long)jobs[0]);
 	if (move->describes)
 		return error_set(error, -EBUSY, detail, "files are being compared with %s", move->name);
+	if (move->copies)
+		return error_set(error, -EBUSY, detail, "a host copy of %s is being made", move->name);
 	return error_set(error, -EBUSY, detail, "%s is on its way from %s to %s", move->name,
 			 tier_name(move->from), tier_name(move->to));
 }
@@ -150,6 +152,7 @@ struct wish {
 	const struct tiers_who *who;
 	const char *reason;
 	bool by_attach;
+	bool copies;
 };
 
 static int move_begin(struct work *work, struct version *version, const struct wish *wish, struct error *error)
@@ -162,6 +165,7 @@ static int move_begin(struct work *work, struct version *version, const struct w
 		return error_set(error, -ENOMEM, NULL, "gpuwmd is out of memory");
 	move->who = *wish->who;
 	move->by_attach = wish->by_attach;
+	move->copies = wish->copies;
 	snprintf(move->reason, sizeof(move->reason), "%s", wish->reason);
 	r = tiers_place(move, &bytes, error);
 	if (r == 0)
@@ -172,6 +176,32 @@ static int move_begin(struct work *work, struct version *version, const struct w
 	}
 	move_list(move);
 	tiers_settle_empty(move);
+	return 0;
+}
+
+/* A host copy is being made. On the way to host, it becomes the version's memory; else it is in the way, and ends. */
+static int demote_copying(struct work *work, struct version *version, const struct wish *wish,
+			  struct error *error)
+{
+	struct tier_move *move = version->move;
+	struct error why;
+	int r = check_way(version, wish->to, error);
+
+	if (r == 0)
+		r = check_unused(work, version, error);
+	if (r < 0)
+		return r;
+	if (wish->to != move->to || move->error.code) {
+		r = is_moving(version, error);
+		error_set(&why, -ECANCELED, NULL, "%s is to leave for %s", move->name, tier_name(wish->to));
+		moves_stop(work, version, &why);
+		return r;
+	}
+	move->copies = version->copying = false;
+	version->moving_to = move->to;
+	move->who = *wish->who;
+	snprintf(move->reason, sizeof(move->reason), "%s", wish->reason);
+	work_later(work, LATER_TURN); /* it goes before others now */
 	return 0;
 }
 
@@ -187,11 +217,27 @@ int tiers_demote(struct work *work, struct version *version, enum tier to, const
 		r = check_kind(version, error);
 	if (r < 0 || (!version->move && version->tier == to))
 		return r;
+	if (version->copying)
+		return demote_copying(work, version, &wish, error);
 	if (version->move && !version->move->describes && version->move->to == to)
 		return 0;
 	r = version->move ? is_moving(version, error) : check_way(version, to, error);
 	if (r == 0)
 		r = check_unused(work, version, error);
+	return r < 0 ? r : move_begin(work, version, &wish, error);
+}
+
+int tiers_copy(struct work *work, struct version *version, const struct tiers_who *who, struct error *error)
+{
+	const struct wish wish = {.to = ON_HOST, .who = who, .reason = "host_copy = yes", .copies = true};
+	int r = check_open(work, error);
+
+	if (r == 0)
+		r = check_ready(version, error);
+	if (r == 0)
+		r = check_kind(version, error);
+	if (r == 0)
+		r = version->move ? is_moving(version, error) : check_way(version, ON_HOST, error);
 	return r < 0 ? r : move_begin(work, version, &wish, error);
 }
 

@@ -34,6 +34,11 @@ struct tiers_who {
 int tiers_demote(struct work *work, struct version *version, enum tier to, const struct tiers_who *who,
 		 const char *reason, struct error *error);
 
+/* Makes host copies of the parts of a version on its devices that have none. The version stays, and may be in use. A demotion to host
+ * meanwhile becomes what the move does; one to files ends it, fails with -EBUSY, and may be tried again when room is given back. Fails as
+ * tiers_demote does, except for leases, pins and the grace time. */
+int tiers_copy(struct work *work, struct version *version, const struct tiers_who *who, struct error *error);
+
 /* Moves a ready version back to its devices. Returns 0 if the move has begun, if a promotion goes on already, or if the version lies
  * on its devices. If the version is being demoted, cancels the demotion. If the devices have no room now, the move waits in these
  * cases: memory is being freed, jobs end whose contexts take memory, or the function of tiers_make_room returned 0. If a user's
@@ -120,6 +125,10 @@ void evictions_again(struct work *work);
 /* Demotes the versions above max_resident that were resident for min_resident. The loop calls it before it sleeps, if versions have
  * become resident, have been so for min_resident, or have lost their last lease (LATER_RESIDENTS). */
 void evictions_settle(struct work *work);
+
+/* Makes the host copies that `host_copy = yes` asks for, one version at a time, while no other job or move goes on. A copy takes only room
+ * that nobody has, and none of the part that host copies leave to others. The loop calls it before loaders get their turn (LATER_TURN). */
+void host_copies_make(struct work *work);
 
 /* Starts the timer that demotes versions which nobody uses (`idle`). Call it at start and when the configuration has changed; the timer
  * repeats by itself. */

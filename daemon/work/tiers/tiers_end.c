@@ -78,6 +78,8 @@ int tiers_commit(struct tier_move *move, struct error *error)
 		move->memory[i].keeps_copy = move->memory[i].moves && keeps;
 	if (describes)
 		version_describe(version, move->describes);
+	else if (move->copies)
+		version_add_host_copy(version, move->memory);
 	else
 		version_relocate(version, move->to, move->memory);
 	free(version->promotion_error);
@@ -91,6 +93,8 @@ int tiers_commit(struct tier_move *move, struct error *error)
 	if (describes) {
 		log_info("%s is described by %s", move->name, version->description->source);
 		move->describes = NULL; /* the version's */
+	} else if (move->copies) {
+		log_info("%s has a host copy now", move->name);
 	} else {
 		log_info("%s lies on %s now, not on %s: %s", move->name, tier_name(move->to),
 			 tier_name(move->from), move->reason);
@@ -128,14 +132,20 @@ void tiers_give_up(struct tier_move *move)
 {
 	struct work *work = move->work;
 	struct version *version = move->version;
-	const char *what = move->describes ? "described" : move->to > move->from ? "demoted" : "promoted";
+	const char *what = move->describes         ? "described"
+			   : move->copies          ? "copied to host memory"
+			   : move->to > move->from ? "demoted"
+						   : "promoted";
 
 	if (move->error.code == -ECANCELED)
 		log_info("%s is not %s: %s", move->name, what, move->error.message);
 	else
 		log_warning("%s is not %s: %s", move->name, what, move->error.message);
 	work_later(work, LATER_RESTORE);
-	if (move->to > move->from && move->error.code != -ECANCELED)
+	if (move->copies) {
+		version->copy_again_ms = clock_wall_ms() + DEMOTE_AGAIN_MS;
+		work_later(work, LATER_ROOM); /* who waits for this version to leave */
+	} else if (move->to > move->from && move->error.code != -ECANCELED)
 		version->demote_again_ms = clock_wall_ms() + DEMOTE_AGAIN_MS;
 	if (tier_is_resident(move->to) && !move->describes) { /* for those who wait for the promotion */
 		*move->failure = move->error;

@@ -177,7 +177,7 @@ int tiers_start(struct tier_move *move, struct error *error)
 	if (tiers_share_awaits(move))
 		return 0;
 	r = tiers_charge(move, error);
-	if (r == -ENOSPC && (tiers_await_room(move, error) || tiers_share_may_await(move)))
+	if (r == -ENOSPC && !move->copies && (tiers_await_room(move, error) || tiers_share_may_await(move)))
 		return 0;
 	if (r < 0)
 		return r;

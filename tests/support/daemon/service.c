@@ -194,6 +194,33 @@ void send_checked(int sock, const struct version_id *publish, const char *device
 	close(fds[1]);
 }
 
+int loader_moves(int sock, uint32_t count, uint64_t bytes)
+{
+	int fds[PACKET_FDS_MAX];
+	struct message_writer w;
+
+	begin_request(&w, 3, "loader_moved");
+	message_put_u64(&w, "rank", 0);
+	message_put_text(&w, "device", DEVICE_HOST);
+	message_begin_array(&w, "segments");
+	for (uint32_t i = 0; i < count; i++) {
+		fds[i] = memfd_create("segment", MFD_CLOEXEC);
+		message_begin_map(&w, NULL);
+		message_put_u64(&w, "fd", i);
+		message_put_u64(&w, "bytes", bytes);
+		message_end(&w);
+	}
+	message_end(&w);
+	message_end(&w);
+	cr_assert_eq(message_finish(&w), 0);
+	cr_assert_eq(packet_send(sock, w.buffer.data, w.buffer.size, fds, count), 0);
+	message_writer_clear(&w);
+	for (uint32_t i = 0; i < count; i++)
+		close(fds[i]);
+	TURN_UNTIL(comes(sock) && message.type == MESSAGE_RESPONSE);
+	return message.error.code;
+}
+
 void loader_ends(int sock, int code, const char *what)
 {
 	struct error error = {.code = code};

@@ -58,6 +58,9 @@ void say_progress(int sock);
 /* The loader hands a part over that it has made or checked: one segment of 4,096 bytes. gpuwmd's answer is still to come. */
 void send_checked(int sock, const struct version_id *publish, const char *device);
 
+/* The loader hands over the first rank's part on host that it has moved: so many segments of this size. Returns the code of the answer. */
+int loader_moves(int sock, uint32_t count, uint64_t bytes);
+
 /* The loader ends its job, with this error; code 0 is success. gpuwmd's answer is the last message. */
 void loader_ends(int sock, int code, const char *what);
 
