@@ -8,12 +8,13 @@ import pytest
 
 PATH = pathlib.Path(__file__).parents[2] / "tests/mutants/operators.py"
 SPEC = importlib.util.spec_from_file_location("mutant_operators", PATH)
-assert SPEC and SPEC.loader
+assert SPEC
+assert SPEC.loader
 operators = importlib.util.module_from_spec(SPEC)
 sys.modules[SPEC.name] = operators
 SPEC.loader.exec_module(operators)
 
-C = {
+C: dict[str, set[tuple[str, str]]] = {
     "if (a < b) /* a < b */": {
         ("condition", "if (!(a < b)) /* a < b */"),
         ("relational", "if (a <= b) /* a < b */"),
@@ -39,7 +40,7 @@ C = {
     "#define A 1 + 2": set(),
     "int at[4] = {0};": {("constant", "int at[5] = {0};")},
 }
-PYTHON = {
+PYTHON: dict[str, set[tuple[str, str]]] = {
     "if a < 1:": {
         ("condition", "if (not (a < 1)):"),
         ("constant", "if a < 2:"),
