@@ -190,7 +190,7 @@ static void on_look(uv_timer_t *timer)
 		departures_go_on(work);
 	look_at_all(work);
 	if (work->departures || work->departing)
-		loader_pool_report(work->loaders);
+		work_later(work, LATER_REPORT);
 	else
 		uv_timer_stop(timer);
 }
@@ -290,7 +290,7 @@ void departures_begin(struct tier_move *move)
 		part_leaves(move, i);
 	if (!work->departures)
 		return;
-	loader_pool_report(work->loaders);
+	work_later(work, LATER_REPORT);
 	uv_timer_start(&work->departures_timer, on_look, LOOK_AGAIN_MS, LOOK_AGAIN_MS);
 }
 
