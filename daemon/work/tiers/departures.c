@@ -166,11 +166,9 @@ static void look_at_all(struct work *work)
 
 static void departures_go_on(struct work *work)
 {
-	struct departure *departure;
 	struct tier_move *move;
 
-	DL_FOREACH(work->departures, departure)
-	{
+	for (struct departure *departure = work->departures; departure; departure = departure->next) {
 		if (departure->before == BEFORE_ASKED)
 			departure->before = BEFORE_UNKNOWN;
 	}
@@ -328,10 +326,7 @@ void departures_closed(struct move_part *part)
 
 void departures_reported(struct work *work)
 {
-	struct departure *departure;
-
-	DL_FOREACH(work->departures, departure)
-	{
+	for (struct departure *departure = work->departures; departure; departure = departure->next) {
 		const struct device *device = departure->device;
 
 		if (departure->before != BEFORE_ASKED || device->free_at_ms < departure->asked_ms)

@@ -76,6 +76,7 @@ static void look_at_descriptors(struct host_look *look, pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	folder = opendir(path);
+	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
 	while (folder && (entry = readdir(folder))) {
 		if (fstatat(dirfd(folder), entry->d_name, &info, 0) == 0)
 			look_mark(look, info.st_dev, info.st_ino);
