@@ -17,6 +17,8 @@ import pytest
 from conftest import eventually
 from serving_models import Serve, serving
 
+from gpuwm.serve.proxy import HELD_BODIES
+
 CHAT = "/v1/chat/completions"
 BODY_BYTES = 1 << 20
 AT_ONCE = 400
@@ -199,6 +201,25 @@ def test_a_body_has_a_limit(serve: Serve) -> None:
     assert raw(serve, head("Transfer-Encoding: chunked") + chunks)[0] == 413
     fits = b'{"model": "a", "x": "' + b"x" * (BODY_BYTES // 2) + b'"}'
     assert serve.ask(fits)[0] == 200
+
+
+def test_all_bodies_together_have_a_limit(serve: Serve) -> None:
+    """They stay as long as their requests. What they took is free afterwards."""
+    large = {"model": "a", "x": "x" * (BODY_BYTES - 1024), "max_tokens": 100, "token_s": 0.03}
+
+    async def ask(session: aiohttp.ClientSession) -> int:
+        async with session.post(serve.url + CHAT, json=large) as answer:
+            found = await answer.json()
+            if answer.status != 200:
+                assert (found["error"]["code"], answer.headers["Retry-After"]) == ("busy", "1")
+            return answer.status
+
+    async def ask_all() -> list[int]:
+        async with aiohttp.ClientSession() as session:
+            return await asyncio.gather(*(ask(session) for _ in range(HELD_BODIES + 4)))
+
+    for _ in range(2):
+        assert sorted(asyncio.run(ask_all())) == [200] * HELD_BODIES + [503] * 4
 
 
 @pytest.mark.parametrize(

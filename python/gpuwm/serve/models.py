@@ -52,7 +52,7 @@ class Model:
       another engine made, of source.
     - pinned: the id of the version with which its engines have to start anew, since those that run
       can't switch to it. No key: gpuwm-serve sets it.
-    - command: of the engine "command"; it may have {socket}, {port}, {key}, {source} and {name}.
+    - command: of the engine "command"; it may have {socket}, {port}, {source}, {version}, {name}.
     - health: the path at which the engine answers 200 when it serves.
     - parks: it listens for gpuwm.engines park and wake. What doesn't is ended instead.
     - devices: an engine takes `memory` on each of them while it is awake, and `asleep` while it
@@ -141,11 +141,8 @@ class Config:
     def runtime_folder(self) -> pathlib.Path:
         if self.folder is not None:
             return self.folder
-        return pathlib.Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"gpuwm-serve-{_user()}"
-
-
-def _user() -> int:
-    return os.geteuid()
+        place = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
+        return pathlib.Path(place) / f"gpuwm-serve-{os.geteuid()}"
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -438,20 +435,17 @@ def place(folder: pathlib.Path, model: Model, number: int) -> Place:
     """Of an engine of a model. An engine that was started otherwise has another socket, so that
     nobody takes it for this one. A model's name may have characters that a file's may not."""
     name = f"{model.name.replace('/', '%2F')}.{number}"
-    return Place(
-        folder / f"{name}.{mark(model)}.sock",
-        folder / f"{name}.log",
-        folder / f"{name}.yaml",
-    )
+    ends = (f"{mark(model)}.sock", "log", "yaml")
+    return Place(*(folder / f"{name}.{end}" for end in ends))
 
 
 def mark(model: Model) -> str:
     """Differs if engines are to be started otherwise: by another command, or on other devices."""
-    what = (model.engine, model.source, model.command, model.arguments, model.devices, model.parks)
-    text = repr(
-        (what, sorted(model.environment.items()), model.engines, model.version, model.pinned)
+    what = (
+        *(model.engine, model.source, model.command, model.arguments, model.devices, model.parks),
+        *(sorted(model.environment.items()), model.engines, model.version, model.pinned),
     )
-    return hashlib.sha256(text.encode()).hexdigest()[:MARK_DIGITS]
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:MARK_DIGITS]
 
 
 def sockets(folder: pathlib.Path, model: Model) -> list[pathlib.Path]:

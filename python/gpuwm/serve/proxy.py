@@ -38,13 +38,12 @@ HOP_BY_HOP = frozenset(
         *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
     )
 )
+COMMENTS = "Gpuwm-Comments"  # each so many seconds while the model wakes: a client's header
 # What gpuwm-serve sets itself when it asks an engine.
-COMMENTS = (
-    "Gpuwm-Comments"  # a client's header: a comment each so many seconds while the model wakes
-)
 OWN = frozenset({"host", "content-length", "expect", "authorization", COMMENTS.lower()})
 COMMENTS_S = range(1, 301)
 COMMENT = b": the model wakes\n\n"
+HELD_BODIES = 16  # of the largest size: what all requests together may have gpuwm-serve hold
 BODY_S = 300.0  # for a whole body: 64 MiB take as long at 1.8 Mbit/s
 HEAD_S = 60.0  # from a connection to its first request
 STALL_S = 60.0  # a client that takes nothing for so long is gone
@@ -107,13 +106,14 @@ class Proxy:
         self._metrics = metrics
         self.on_request: Callable[[web.Request], None] = lambda request: None
         self._ids: collections.OrderedDict[str, str] = collections.OrderedDict()
+        self._held = 0  # bytes of the bodies of all requests
 
     @property
     def config(self) -> Config:
         return self.turns.config
 
     def application(self) -> web.Application:
-        made = web.Application(client_max_size=self.config.body_bytes)
+        made = web.Application()
         made.router.add_route("*", r"/{path:[\s\S]*}", self.handle)
         return made
 
@@ -124,6 +124,7 @@ class Proxy:
             answer = await self._handle(request)
             status = str(answer.status)
         finally:
+            self._held -= request.get("held", 0)
             if self.config.log_requests:
                 log.info(
                     "%s %s %s: model %s, %s, waited %.3f s of %.3f s",
@@ -238,15 +239,29 @@ class Proxy:
 
     async def _body(self, request: web.Request) -> bytes:
         """The whole body, or a Problem."""
-        most = self.config.body_bytes
-        if (request.content_length or 0) > most:
-            raise _too_large(most)
         try:
-            return await asyncio.wait_for(request.read(), BODY_S)
-        except web.HTTPRequestEntityTooLarge:
-            raise _too_large(most) from None
+            return await asyncio.wait_for(self._read(request), BODY_S)
         except asyncio.TimeoutError:
             raise Problem(408, f"the body did not come within {BODY_S:g} s") from None
+
+    async def _read(self, request: web.Request) -> bytes:
+        self._hold(request, request.content_length or 0)
+        chunks, size = [], 0
+        async for chunk in request.content.iter_any():
+            chunks.append(chunk)
+            size += len(chunk)
+            self._hold(request, size)
+        return b"".join(chunks)
+
+    def _hold(self, request: web.Request, size: int) -> None:
+        """The request has, or is going to have, a body of so many bytes."""
+        most, held = self.config.body_bytes, request.get("held", 0)
+        if size > most:
+            raise Problem(413, f"the body has more than {most} bytes, which is serve.body_bytes")
+        if self._held + size - held > HELD_BODIES * most:
+            raise Problem(503, "the bodies of all requests are too much", "busy", None, 1)
+        request["held"] = max(size, held)
+        self._held += request["held"] - held
 
     async def _name(self, request: web.Request, body: bytes) -> str:
         """Of the model that the request is for."""
@@ -409,10 +424,6 @@ def passes(engine: str, path: str) -> bool:
     path = path.rstrip("/")
     below = path.startswith("/v1/") and ".." not in path.split("/")
     return path in PATHS or (below and path not in NO_PATHS)
-
-
-def _too_large(most: int) -> Problem:
-    return Problem(413, f"the body has more than {most} bytes: serve.body_bytes is the limit")
 
 
 def _end_to_end(headers: CIMultiDictProxy[str]) -> Iterable[tuple[str, str]]:
