@@ -47,11 +47,8 @@ def _parser() -> argparse.ArgumentParser:
         "requests may wait; start nothing",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"gpuwm-serve {__version__}")
-    parser.add_argument(
-        "--standby",
-        action="store_true",
-        help="wait until the gpuwm-serve that runs has ended, then go on with its engines",
-    )
+    text = "wait until the gpuwm-serve that runs has ended, then go on with its engines"
+    parser.add_argument("--standby", action="store_true", help=text)
     parser.add_argument("--listen", metavar="HOST:PORT", help="instead of serve.listen")
     return parser
 

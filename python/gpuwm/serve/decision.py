@@ -252,10 +252,7 @@ def _by_time(
     model = standing.model
     if standing.idle_since is None or model.stays_awake:
         return
-    for state, limit, found in (
-        (State.AWAKE, model.idle, sleep),
-        (State.ASLEEP, model.end, end),
-    ):
+    for state, limit, found in ((State.AWAKE, model.idle, sleep), (State.ASLEEP, model.end, end)):
         if standing.state is state and limit is not None:
             over = standing.idle_since + limit
             if state is State.AWAKE:
@@ -282,10 +279,7 @@ class Bound:
 
 
 def bound(
-    name: str,
-    models: Iterable[Model],
-    budgets: Mapping[str, int],
-    ended: Collection[str] = (),
+    name: str, models: Iterable[Model], budgets: Mapping[str, int], ended: Collection[str] = ()
 ) -> Bound:
     """Models that fit all at once never wait for each other. ended: those without a process."""
     sharing = _sharing(name, list(models))

@@ -19,28 +19,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry: prometheus_client.CollectorRegistry = prometheus_client.CollectorRegistry()
-        self._requests = prometheus_client.Counter(
-            "gpuwm_serve_requests",
-            "Requests that were answered, by model and status",
-            ("model", "status"),
-            registry=self.registry,
-        )
-        self._waits = self._histogram(
-            "wait", "How long requests waited until their model was awake"
-        )
+        self._requests = self._counter("requests", "Requests that were answered", "status")
+        self._waits = self._histogram("wait", "How long requests waited until a model was awake")
         self._wakes = self._histogram("wake", "How long a wake took")
         self._sleeps = self._histogram("sleep", "How long it took to fall asleep")
-        self._failures = prometheus_client.Counter(
-            "gpuwm_serve_failures",
-            "Starts, wakes and engines that failed",
-            ("model",),
-            registry=self.registry,
-        )
-        self._room = prometheus_client.Counter(
-            "gpuwm_serve_made_room",
-            "How often a model had to sleep for another one",
-            ("model", "waiting"),
-            registry=self.registry,
+        self._failures = self._counter("failures", "Starts, wakes and engines that failed")
+        self._room = self._counter("made_room", "How often it had to sleep for another", "waiting")
+
+    def _counter(self, what: str, text: str, *labels: str) -> prometheus_client.Counter:
+        return prometheus_client.Counter(
+            f"gpuwm_serve_{what}", text, ("model", *labels), registry=self.registry
         )
 
     def _histogram(self, what: str, text: str) -> prometheus_client.Histogram:
@@ -77,18 +65,16 @@ class _Standings:
 
     def collect(self) -> Iterator[Metric]:
         turns = self._turns
-        state = GaugeMetricFamily(
-            "gpuwm_serve_state", "1 for the state of each model", labels=("model", "state")
-        )
-        queued = GaugeMetricFamily(
-            "gpuwm_serve_queued", "Requests that wait until their model is awake", labels=("model",)
-        )
-        running = GaugeMetricFamily(
-            "gpuwm_serve_in_flight", "Requests that engines have", labels=("model",)
-        )
+        state = _gauge("state", "1 for the state of each model", "state")
+        queued = _gauge("queued", "Requests that wait until their model is awake")
+        running = _gauge("in_flight", "Requests that engines have")
         for name in turns.config.models:
             for each in State:
                 state.add_metric((name, each.value), float(turns.standing(name).state is each))
             queued.add_metric((name,), turns.queued(name))
             running.add_metric((name,), turns.in_flight(name))
         yield from (state, queued, running)
+
+
+def _gauge(what: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"gpuwm_serve_{what}", text, labels=("model", *labels))

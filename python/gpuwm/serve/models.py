@@ -410,11 +410,8 @@ def complete(config: Config) -> Config:
 
 
 def _left_for(model: Model, device: str, config: Config) -> int:
-    others = [
-        each
-        for each in config.models.values()
-        if each.name != model.name and device in each.devices
-    ]
+    sharing = [each for each in config.models.values() if device in each.devices]
+    others = [each for each in sharing if each.name != model.name]
     kept = sum(each.asleep * each.engines for each in others)
     staying = sum((each.memory or 0) * each.engines for each in others if each.stays_awake)
     return max(config.budgets[device] - kept - staying, 1)

@@ -70,29 +70,19 @@ class Problem(Exception):
     """What a client is told, in OpenAI's form."""
 
     def __init__(
-        self,
-        status: int,
-        message: str,
-        code: str | None = None,
-        param: str | None = None,
-        retry_after: float | None = None,
+        self, status: int, message: str, code: str = "", param: str = "", retry_after: float = 0
     ) -> None:
         super().__init__(message)
         self.status: int = status
-        self.message: str = message
-        self.code: str | None = code
-        self.param: str | None = param
-        self.retry_after: float | None = retry_after
-
-    def body(self) -> dict[str, Any]:
-        kind = "invalid_request_error" if self.status < 500 else "server_error"
-        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
-        return {"error": error}
+        self.retry_after: float = retry_after
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        error = {"message": message, "type": kind, "param": param or None, "code": code or None}
+        self.body: dict[str, Any] = {"error": error}
 
     def answer(self) -> web.Response:
-        answer = web.json_response(self.body(), status=self.status)
-        if self.retry_after is not None:
-            answer.headers["Retry-After"] = str(max(math.ceil(self.retry_after), 1))
+        answer = web.json_response(self.body, status=self.status)
+        if self.retry_after:
+            answer.headers["Retry-After"] = str(math.ceil(self.retry_after))
         if self.status == 401:
             answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
@@ -126,16 +116,10 @@ class Proxy:
         finally:
             self._held -= request.get("held", 0)
             if self.config.log_requests:
-                log.info(
-                    "%s %s %s: model %s, %s, waited %.3f s of %.3f s",
-                    request.remote,
-                    request.method,
-                    request.rel_url.raw_path,
-                    request.get("model", "-"),
-                    status,
-                    request.get("waited", 0.0),
-                    time.monotonic() - began,
-                )
+                what = (request.remote, request.method, request.rel_url.raw_path)
+                waited, took = request.get("waited", 0.0), time.monotonic() - began
+                how = (request.get("model", "-"), status, waited, took)
+                log.info("%s %s %s: model %s, %s, waited %.3f s of %.3f s", *what, *how)
         return answer
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -217,7 +201,7 @@ class Proxy:
             self._metrics.answered(name, problem.status)
             if early is None or not early.prepared:
                 raise problem from None
-            await early.write(_event(json.dumps(problem.body()).encode()))
+            await early.write(_event(json.dumps(problem.body).encode()))
             return early
         self._metrics.answered(name, answer.status)
         return answer
@@ -259,7 +243,7 @@ class Proxy:
         if size > most:
             raise Problem(413, f"the body has more than {most} bytes, which is serve.body_bytes")
         if self._held + size - held > HELD_BODIES * most:
-            raise Problem(503, "the bodies of all requests are too much", "busy", None, 1)
+            raise Problem(503, "the bodies of all requests are too much", "busy", retry_after=1)
         request["held"] = max(size, held)
         self._held += request["held"] - held
 
@@ -413,7 +397,7 @@ async def _within(write: Any, transport: asyncio.Transport) -> None:
 
 
 def not_served(error: NotServed) -> Problem:
-    return Problem(503, str(error), "no_room", retry_after=error.retry_after)
+    return Problem(503, str(error), "no_room", retry_after=error.retry_after or 0)
 
 
 def passes(engine: str, path: str) -> bool:

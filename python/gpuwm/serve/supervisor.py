@@ -54,7 +54,7 @@ OnLost = Callable[["Group"], None]
 
 class Engine:
     """One process. in_flight: requests that it has. `on_exit` is called when it has ended without
-    having been asked to."""
+    having been asked to, or somebody found that it listens no longer (`lost`)."""
 
     def __init__(
         self, model: Model, number: int, folder: pathlib.Path, on_exit: Callable[[Engine], None]
@@ -66,8 +66,8 @@ class Engine:
         self.place: models.Place = models.place(folder, model, number)
         self.headers: Mapping[str, str] = {}
         self.url: str = "http://engine"
-        self._on_exit = on_exit
-        self._pid = 0
+        self.lost: Callable[[], None] = lambda: on_exit(self)
+        self.pid: int = 0
         self._pidfd = -1
         self._child: subprocess.Popen[bytes] | None = None
         self._ended = asyncio.Event()
@@ -81,14 +81,6 @@ class Engine:
     @property
     def is_running(self) -> bool:
         return not self._ended.is_set()
-
-    @property
-    def pid(self) -> int:
-        return self._pid
-
-    def lost(self) -> None:
-        """Somebody found that it listens no longer, or has ended."""
-        self._on_exit(self)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -213,7 +205,7 @@ class Engine:
     # ---- its end ----
 
     def _watch(self, pid: int, child: subprocess.Popen[bytes] | None) -> None:
-        self._pid, self._child = pid, child
+        self.pid, self._child = pid, child
         self._pidfd = os.pidfd_open(pid)
         self._asked_to_end = False
         self.version_id = ""
@@ -227,7 +219,7 @@ class Engine:
         if self._child is not None:
             # As long as nobody has waited for the process, its number is its group's alone.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGKILL)
+                os.killpg(self.pid, signal.SIGKILL)
             code = self._child.wait()
             status = f"status {code}" if code >= 0 else f"signal {-code}"
         self._ended.set()
@@ -236,8 +228,8 @@ class Engine:
             _tasks.add(task := asyncio.ensure_future(session.close()))
             task.add_done_callback(_tasks.discard)
         if not self._asked_to_end:
-            log.warning("%s (pid %d) has ended: %s", self, self._pid, status)
-            self._on_exit(self)
+            log.warning("%s (pid %d) has ended: %s", self, self.pid, status)
+            self.lost()
 
     async def end(self) -> None:
         """Ends it with all of its processes. Does nothing if it has ended."""
@@ -255,21 +247,21 @@ class Engine:
     def _signal(self, number: int) -> None:
         # Its number is not another process's as long as the pidfd says that it runs.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, number)
+            os.killpg(self.pid, number)
 
     # ---- sleep ----
 
     async def park(self) -> None:
         """Raises the errors of gpuwm.engines.control.park."""
-        await asyncio.to_thread(control.park, str(self._pid))
+        await asyncio.to_thread(control.park, str(self.pid))
 
     async def wake(self) -> None:
-        await asyncio.to_thread(control.wake, str(self._pid))
+        await asyncio.to_thread(control.wake, str(self.pid))
 
     async def switch(self) -> None:
         """Moves it to the version that the model's alias names now. Raises the errors of
         gpuwm.engines.control.switch."""
-        found = await asyncio.to_thread(control.switch, str(self._pid), self.model.version)
+        found = await asyncio.to_thread(control.switch, str(self.pid), self.model.version)
         self.version_id = str(found["id"])
         if found["did"]:
             log.info("%s is on %s now, after %.3f s", self, found["version"], found["seconds"])
