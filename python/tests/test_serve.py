@@ -107,7 +107,7 @@ def test_an_engine_that_was_killed_starts_again() -> None:
         serve.said("b")
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             asked = thread.submit(serve.ask, {"model": "a", "max_tokens": 1000})
-            eventually(lambda: serve.ask(path="/v1/models/a")[1]["in_flight"])
+            eventually(lambda: serve.ask({"model": "a"}, path="/counts")[1]["begun"])
             pid = serve.engine("a")
             os.kill(pid, signal.SIGKILL)
             status, found = asked.result()
