@@ -224,7 +224,8 @@ DISK_TEST(a_folder_that_hangs_within_a_reload_is_waited_for_later)
 		cr_assert_lt(clock_ms() - began, QUICK_MS);
 		cr_assert(tiers_error(d, "/described does not answer"), "%s", calls[i]);
 		answers(d);
-		cr_assert(EVENTUALLY(SOON_MS, tiers_error(d, NULL)));
+		/* Until the call has come back, the folder counts as one that hangs. */
+		cr_assert(EVENTUALLY(SOON_MS, gpuwm_reload(d->admin) == 0 && tiers_error(d, NULL)));
 	}
 }
 
