@@ -1,5 +1,6 @@
 /* A descriptor from a file system whose server never answers: whoever closes
  * or asks it hangs in the kernel. That may be a checker, never gpuwmd. */
+#include "described.h"
 #include "raw.h"
 
 #include <fcntl.h>
@@ -103,22 +104,39 @@ static int publisher(int argc, char **argv)
 	return 0;
 }
 
+struct dead {
+	struct process server;
+	char folder[96], file[112];
+};
+
+static void dead_mount(struct gpuwmd *d, struct dead *ret)
+{
+	snprintf(ret->folder, sizeof ret->folder, "%s/fuse", d->dir);
+	snprintf(ret->file, sizeof ret->file, "%s/f", ret->folder);
+	cr_assert(mkdir(ret->folder, 0755) == 0);
+	ret->server = process_start(server, ret->folder, NULL);
+	SKIP_UNLESS(process_hear(&ret->server) == 'm', "this root may not mount");
+}
+
+/* Its end aborts the file system, and all who hang in it go on. */
+static void dead_end(struct dead *dead)
+{
+	process_kill(&dead->server, SIGKILL);
+	umount2(dead->folder, MNT_DETACH);
+}
+
 Test(fuse, a_descriptor_of_a_dead_file_system_hangs_nobody_but_its_checker)
 {
 	struct gpuwmd *d;
-	struct process serving, publishing;
-	char folder[96], file[112];
+	struct process publishing;
+	struct dead dead;
 	struct stat stat_;
 
 	SKIP_UNLESS(geteuid() == 0 && stat("/dev/fuse", &stat_) == 0,
 		    "only root can mount a file system, and needs /dev/fuse");
 	d = gpuwmd_start("--set", "limits.check_stall_ms=500", NULL);
-	snprintf(folder, sizeof folder, "%s/fuse", d->dir);
-	snprintf(file, sizeof file, "%s/f", folder);
-	cr_assert(mkdir(folder, 0755) == 0);
-	serving = process_start(server, folder, NULL);
-	SKIP_UNLESS(process_hear(&serving) == 'm', "this root may not mount");
-	publishing = process_start(publisher, file, NULL);
+	dead_mount(d, &dead);
+	publishing = process_start(publisher, dead.file, NULL);
 	process_expect(&publishing, 'h');
 	for (int i = 0; i < 50; i++) {
 		int64_t begin = clock_ms();
@@ -129,10 +147,49 @@ Test(fuse, a_descriptor_of_a_dead_file_system_hangs_nobody_but_its_checker)
 	}
 	process_expect(&publishing, 'r');
 	load_version(d, checkpoint_write(d, "v2", SMALL(2)), "m@v2");
-	/* Its end aborts the file system, and all who hang in it go on. */
-	process_kill(&serving, SIGKILL);
-	umount2(folder, MNT_DETACH);
+	dead_end(&dead);
 	process_kill(&publishing, SIGKILL);
 	DROP(d, "m@v2");
+	gpuwmd_stop_empty(d);
+}
+
+/* argv: the file. Says 'p' when it has said that it parked, and keeps all it has. */
+static int sleeper(int argc, char **argv)
+{
+	static struct raw_reply has;
+	struct fields f;
+	int sock = raw_client(getenv("GPUWM_SOCKET"));
+
+	CHILD_ASSERT(argc == 1 && open(argv[0], O_RDWR | O_CLOEXEC) >= 0);
+	RAW_SEND(sock, 2, "get_handles", TEXT("ref", "m@v1"));
+	CHILD_ASSERT(raw_receive(sock, &has) && has.message.error.code == 0);
+	fields_of(&f, has.message.body);
+	CHILD_ASSERT(RAW_ASK(sock, "park", NUMBER("lease", fields_u64(&f, "lease"))) == 0);
+	child_say('p');
+	child_hear();
+	return 0;
+}
+
+/* gpuwmd looks at what it has open: at the memory that it kept, and past this file. */
+Test(fuse, a_worker_with_such_a_descriptor_hangs_no_look_at_it)
+{
+	struct gpuwmd *d;
+	struct process worker;
+	struct dead dead;
+	struct stat stat_;
+
+	SKIP_UNLESS(geteuid() == 0 && stat("/dev/fuse", &stat_) == 0,
+		    "only root can mount a file system, and needs /dev/fuse");
+	SKIP_UNLESS(backend() == BACKEND_HOST, "only of host memory the kernel lists who has it");
+	d = gpuwmd_start(NULL);
+	load_version(d, checkpoint_write(d, "v1", SMALL(1)), "m@v1");
+	dead_mount(d, &dead);
+	worker = process_start(sleeper, dead.file, NULL);
+	process_expect(&worker, 'p');
+	demote(d, "m@v1", "files");
+	cr_assert(EVENTUALLY(SOON_MS, log_lines(d, "m@v1: a worker that said that it parked") == 1));
+	dead_end(&dead);
+	process_kill(&worker, SIGKILL);
+	DROP(d, "m@v1");
 	gpuwmd_stop_empty(d);
 }

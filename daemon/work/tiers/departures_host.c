@@ -71,15 +71,16 @@ static void look_at_descriptors(struct host_look *look, pid_t pid)
 {
 	char path[PATH_TEXT];
 	struct dirent *entry;
-	struct stat info;
+	struct statx info;
 	DIR *folder;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	folder = opendir(path);
-	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
+	/* The worker chooses what it has open. What the kernel knows of it is enough: a file system may hang for ever.
+	 * cppcheck-suppress readdirCalled ; the folder is this call's own */
 	while (folder && (entry = readdir(folder))) {
-		if (fstatat(dirfd(folder), entry->d_name, &info, 0) == 0)
-			look_mark(look, info.st_dev, info.st_ino);
+		if (statx(dirfd(folder), entry->d_name, AT_STATX_DONT_SYNC, STATX_INO, &info) == 0)
+			look_mark(look, makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino);
 	}
 	if (folder)
 		closedir(folder);
