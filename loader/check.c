@@ -416,16 +416,13 @@ static size_t find_piece(const struct check *check, uint32_t segment, uint64_t o
 static void add_to(struct check *check, size_t number, uint64_t offset, const uint8_t *data, size_t bytes)
 {
 	struct tally *tally = &check->tallies[number];
-	struct digest_sum sum = {0};
 
 	if (!check->pieces[number].tensor) {
 		if (data[0] != 0 || memcmp(data, data + 1, bytes - 1) != 0)
 			__atomic_store_n(&tally->not_zero, true, __ATOMIC_RELAXED);
 		return;
 	}
-	digest_update(&sum, offset, data, bytes);
-	__atomic_fetch_add(&tally->sum.a, sum.a, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&tally->sum.b, sum.b, __ATOMIC_RELAXED);
+	digest_update_shared(&tally->sum, offset, data, bytes);
 }
 
 void check_add(struct check *check, uint32_t segment, uint64_t offset, const void *data, uint64_t bytes)

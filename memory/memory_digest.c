@@ -18,11 +18,8 @@
 static void tally_add(struct digesting *work, const struct digest_part *part, const void *data)
 {
 	struct tally *tally = &work->tallies[part->span];
-	struct digest_sum sum = {0};
 
-	digest_update(&sum, part->offset, data, part->bytes);
-	__atomic_fetch_add(&tally->sum.a, sum.a, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&tally->sum.b, sum.b, __ATOMIC_RELAXED);
+	digest_update_shared(&tally->sum, part->offset, data, part->bytes);
 	if (!__atomic_load_n(&tally->bits, __ATOMIC_RELAXED) &&
 	    (*(const uint8_t *)data != 0 || memcmp(data, (const uint8_t *)data + 1, part->bytes - 1) != 0))
 		__atomic_store_n(&tally->bits, 1, __ATOMIC_RELAXED);

@@ -177,14 +177,9 @@ static int hand_deliver(struct hand *hand, const char *from, size_t bytes, struc
 		const struct piece_span *span = &hand->piece.spans[spot.span];
 		size_t some = spot_advance(&hand->piece, &hand->spot, bytes);
 
-		if (!crew->copy->undigested) {
-			struct digest_sum *total = &crew->sums[span->tensor], sum = {0};
-
-			digest_update(&sum, span->offset + spot.offset,
-				      from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
-			__atomic_fetch_add(&total->a, sum.a, __ATOMIC_RELAXED);
-			__atomic_fetch_add(&total->b, sum.b, __ATOMIC_RELAXED);
-		}
+		if (!crew->copy->undigested)
+			digest_update_shared(&crew->sums[span->tensor], span->offset + spot.offset,
+					     from ? from : spot_place(hand, &spot, &crew->hosts[0]), some);
 		for (size_t i = 0; r == 0 && from && i < crew->host_count; i++)
 			r = hand_put(hand, &crew->hosts[i], spot_place(hand, &spot, &crew->hosts[i]), from,
 				     some, error);

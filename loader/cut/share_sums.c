@@ -34,11 +34,7 @@ void share_sums_clear(struct share_sums *sums)
 
 static void add_words(struct share_sums *sums, uint32_t share, uint64_t offset, const void *data, size_t bytes)
 {
-	struct digest_sum *total = &sums->sums[share], sum = {0};
-
-	digest_update(&sum, offset, data, bytes);
-	__atomic_fetch_add(&total->a, sum.a, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&total->b, sum.b, __ATOMIC_RELAXED);
+	digest_update_shared(&sums->sums[share], offset, data, bytes);
 }
 
 /* Returns the word, a new one if no byte of it came yet, or NULL if there is no memory. The caller

@@ -109,6 +109,15 @@ void digest_update(struct digest_sum *sum, uint64_t offset, const void *data, si
 	}
 }
 
+void digest_update_shared(struct digest_sum *sum, uint64_t offset, const void *data, size_t bytes)
+{
+	struct digest_sum own = {0};
+
+	digest_update(&own, offset, data, bytes);
+	__atomic_fetch_add(&sum->a, own.a, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&sum->b, own.b, __ATOMIC_RELAXED);
+}
+
 void digest_merge(struct digest_sum *sum, const struct digest_sum *other)
 {
 	sum->a += other->a;

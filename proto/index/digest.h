@@ -36,6 +36,9 @@ struct digest {
  * CPU has. Threads may call it at once on different sums. */
 void digest_update(struct digest_sum *sum, uint64_t offset, const void *data, size_t bytes);
 
+/* The same, to a sum that other threads add to at the same time, with this function. */
+void digest_update_shared(struct digest_sum *sum, uint64_t offset, const void *data, size_t bytes);
+
 /* Adds `other` to `sum`. So chunks may be digested in any order. */
 void digest_merge(struct digest_sum *sum, const struct digest_sum *other);
 
