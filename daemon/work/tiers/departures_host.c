@@ -76,8 +76,8 @@ static void look_at_descriptors(struct host_look *look, pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	folder = opendir(path);
-	/* The worker chooses what it has open. What the kernel knows of it is enough: a file system may hang for ever.
-	 * cppcheck-suppress readdirCalled ; the folder is this call's own */
+	/* The worker chooses what it has open. What the kernel knows of it is enough: a file system may hang for ever. */
+	/* cppcheck-suppress readdirCalled ; the folder is this call's own */
 	while (folder && (entry = readdir(folder))) {
 		if (statx(dirfd(folder), entry->d_name, AT_STATX_DONT_SYNC, STATX_INO, &info) == 0)
 			look_mark(look, makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino);
